@@ -67,6 +67,18 @@ def test_each_head_is_as_near_as_rounded_weights_allow(G, H, Hv):
     assert not found[4].any()
 
 
+def test_a_lone_kv_head_as_wide_as_a_latent_is_read_exactly():
+    """Small whole numbers and equal scores: sums of 300 tokens are exact, so that none is lost."""
+    k, v = torch.zeros(1, 300, 1, 64).bfloat16(), torch.zeros(1, 300, 1, 512).bfloat16()
+    v[0, :, 0] = (torch.arange(300)[:, None] * 7 + torch.arange(512)) % 13
+    for S in (1, 15, 16, 17, 64, 79, 80, 300):
+        found = compiled_attention(draw(1, 1, 20, 64, seed=0), k, v, torch.tensor([S])).double()
+        mean = v[0, :S, 0].double().mean(0)  # [512]
+        assert (found[0, 0] - mean).abs().max() <= HALF_STEP * mean.max() + SUMS
+        wide = compiled_attention(draw(1, 1, 20, 64, seed=0).float(), k, v, torch.tensor([S]))
+        assert (wide[0, 0].double() - mean).abs().max() <= SUMS
+
+
 @pytest.mark.parametrize("softcap", [None, 2.0])
 @pytest.mark.parametrize(("slots", "window"), [(300, None), (300, 40), (64, 64), (64, 50)])
 def test_windows_rings_and_soft_caps_are_those_of_any_cache(slots, window, softcap):

@@ -31,7 +31,7 @@ class Pass:
     head, norms and router, if not bytes_per_param; bytes_per_attention likewise;
     bytes_per_dispatched: of what travels to experts, if not bytes_per_activation. ValueError for
     bytes that are not positive, for B and T that are no whole numbers, and for less positions than
-    new tokens."""
+    a prompt has new tokens."""
 
     arch: Architecture
     B: int
@@ -51,8 +51,9 @@ class Pass:
                 raise ValueError(f"{name} must be positive, but it is {value!r}.")
         for name in ("B", "T"):
             SOME.check(name, getattr(self, name))
-        if not self.S >= self.T:
-            raise ValueError(f"S must be at least T = {self.T}, but it is {self.S!r}.")
+        least = 1 if self.decodes else self.T
+        if not self.S >= least:
+            raise ValueError(f"S must be at least {least}, but it is {self.S!r}.")
 
     @property
     def decodes(self) -> bool:

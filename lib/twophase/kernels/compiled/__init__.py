@@ -16,7 +16,7 @@ read, and the oracle of the tests.
 - `layers`: all of these loops for layers of one kind, in one call; `addresses`: arrays by where
   they begin.
 - `tables`: where a sequence's tokens lie, and how its blocks are shared out. `parts`: the blocks of
-  a task, and the merge. `block`: scores, softmax and values of one block, in registers that
+  a task; `merge`: all of them. `block`: scores, softmax and values of one block, in registers that
   `widened` fills; `block_pairs`: the same by pairs of bf16; `block_tiles`: by tiles of them, in
   `tile_registers`; `block_forms`: which of these.
   `prefetch`: asking memory for what comes next.

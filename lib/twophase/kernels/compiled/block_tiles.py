@@ -7,7 +7,7 @@ for its values, where pairs take 9 and 7.
 
 For keys a register holds 16 tokens as they lie in memory, another one the queries, turned once
 (`queries_in_tiles`). For values it takes pairs of tokens side by side, which are laid out in a room
-of their own, a KV head ahead of the products.
+of their own, a step ahead of the products.
 """
 
 import numpy as np
@@ -41,9 +41,9 @@ Queries = tuple[Array, Array, Array, Array]
 
 @inner
 def queries_in_tiles(q: Array, K: int, width: int, Hv: int) -> Queries:
-    """Queries q, bits of bf16 [N, H], for blocks of at most `width` tokens with K KV heads, and
-    registers in the shapes that they need. Of the heads that share a key, as many as fill a
-    register without a rest, at most 16, go together."""
+    """Queries q, bits of bf16 [N, H], for blocks of at most `width` tokens with K KV heads. Gives
+    this thread's registers the shapes that they need, too. Of the heads that share a key, as many
+    as fill a register without a rest, at most 16, go together."""
     N, H = q.shape
     G = N // K
     heads = min(G, ROWS)
@@ -54,13 +54,14 @@ def queries_in_tiles(q: Array, K: int, width: int, Hv: int) -> Queries:
     for i in range(N):
         for w in range(H // 2):
             turned[i // G, i % G // heads, w, i % heads] = pairs[i, w]
+    scores, values = aligned_words(N * width).view(_f32), aligned_words(_together(K) * Hv)
     configure(
         configuration(
             (ROWS, ROWS, ROWS, heads, heads, heads, ROWS // 2, ROWS // 2),
             (4 * heads, ROW_BYTES, 4 * heads, ROW_BYTES, ROW_BYTES, 2 * ROWS, ROW_BYTES, ROW_BYTES),
         )
     )
-    return q, turned, aligned_words(N * width).view(_f32), aligned_words(_together(K) * Hv)
+    return q, turned, scores, values
 
 
 @inner

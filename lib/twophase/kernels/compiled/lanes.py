@@ -68,7 +68,7 @@ def has_pairs() -> bool:
 def has_tiles() -> bool:
     """Whether matrices of bf16 are multiplied in one instruction here (`tile_registers`), and this
     is Linux, which has to be asked for them."""
-    return sys.platform == "linux" and "+amx-bf16" in features() and has_pairs()
+    return sys.platform == "linux" and {"+amx-bf16", "+avx512bf16"} <= set(features())
 
 
 @cache

@@ -1,7 +1,6 @@
 """Attention of one query token for each sequence over its block table: in parts, which are merged.
 
-Each task is some blocks of one sequence and has a softmax of its own; then parts are merged by
-their maxima and sums, as in `kernels.online_softmax`.
+Each task is some blocks of one sequence and has a softmax of its own (`merge`).
 """
 
 from typing import Any
@@ -23,12 +22,11 @@ from twophase.kernels.compiled.block_forms import (
 from twophase.kernels.compiled.block_pairs import PAIRED
 from twophase.kernels.compiled.lanes import LANES
 from twophase.kernels.compiled.loops import inner, loop
-from twophase.kernels.compiled.numbers import exp
+from twophase.kernels.compiled.merge import LOWEST, merge
 from twophase.kernels.compiled.rope import turn_append
 from twophase.kernels.compiled.widened import arranged, restore
 
 _f32 = np.float32
-LOWEST = np.finfo(np.float32).min  # finite: -inf minus -inf would be NaN
 Array = np.ndarray
 TOGETHER = 64  # tokens of small blocks that share a step of the softmax
 
@@ -66,7 +64,7 @@ def attend(
             tops[task],
             totals[task],
         )
-    _merge(first_task, outs, tops, totals, out)
+    merge(first_task, outs, tops, totals, out)
 
 
 @loop
@@ -127,7 +125,7 @@ def attend_latents(
             tops[task],
             totals[task],
         )
-    _merge(first_task, outs, tops, totals, out)
+    merge(first_task, outs, tops, totals, out)
 
 
 @inner
@@ -226,7 +224,7 @@ def _latent_task(
         weights = as_pairs(p, latents)
         if in_tiles(latents):
             tiles = as_tiles(asked, latents, p.shape[1], latents.shape[2])
-            turned_tiles = as_tiles(turned, latents, p.shape[1], 0)
+            turned_tiles = as_tiles(turned, latents, p.shape[1], 0)  # as many heads: same shapes
             _latent_blocks(
                 tiles, turned_tiles, latents, rope_keys, blocks, scale, softcap, p, weights,
                 out, top, total,
@@ -300,27 +298,3 @@ def _width(blocks: Array) -> int:
     for t in range(len(blocks)):
         largest = max(largest, blocks[t, 1])
     return largest + largest % 2
-
-
-@inner
-def _merge(first_task: Array, outs: Array, tops: Array, totals: Array, out: Array) -> None:
-    """Parts outs [n, N, Hv], tops and totals [n, N] as the whole, out [B, N, Hv], where sequence b
-    has those from first_task[b] to first_task[b + 1]. No parts: zeros. A NaN in a part is one in
-    the whole."""
-    B, N, Hv = out.shape
-    for b in range(B):
-        parts = range(first_task[b], first_task[b + 1])
-        for i in range(N):
-            top, total = LOWEST, _f32(0)
-            for part in parts:
-                top = max(top, tops[part, i])
-            for h in range(Hv):
-                out[b, i, h] = _f32(0)
-            for part in parts:
-                weight = exp(tops[part, i] - top)
-                total += weight * totals[part, i]
-                for h in range(Hv):
-                    out[b, i, h] += weight * outs[part, i, h]
-            if len(parts) > 0:
-                for h in range(Hv):
-                    out[b, i, h] /= total

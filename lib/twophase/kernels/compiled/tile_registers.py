@@ -6,8 +6,8 @@ of 64 bytes, and one instruction that multiplies two of them (Intel's Sapphire R
 a is a matrix of bf16, row by row; b one whose rows go in pairs, two bf16 of a column side by side;
 t is fp32. Registers are named by literal numbers. Linux lends a process the room that they take
 only when it asks (`permitted`), and each thread says how many rows and bytes of each register it
-uses (`configure`). What rows are stored from registers, loads wait for: a loop that reads a row at
-once behind its store stands still meanwhile.
+uses (`configure`). A load of rows that were just stored waits for the store, and everything behind
+it stands still.
 """
 
 from typing import Any

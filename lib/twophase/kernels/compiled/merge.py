@@ -1,0 +1,35 @@
+"""Parts of an attention, each with a softmax of its own, as the whole: by their maxima and sums, as
+in `kernels.online_softmax`."""
+
+import numpy as np
+
+from twophase.kernels.compiled.loops import inner
+from twophase.kernels.compiled.numbers import exp
+
+_f32 = np.float32
+LOWEST = np.finfo(np.float32).min  # finite: -inf minus -inf would be NaN
+Array = np.ndarray
+
+
+@inner
+def merge(first_task: Array, outs: Array, tops: Array, totals: Array, out: Array) -> None:
+    """Parts outs [n, N, Hv], tops and totals [n, N] as the whole, out [B, N, Hv], where sequence b
+    has those from first_task[b] to first_task[b + 1]. No parts: zeros. A NaN in a part is one in
+    the whole."""
+    B, N, Hv = out.shape
+    for b in range(B):
+        parts = range(first_task[b], first_task[b + 1])
+        for i in range(N):
+            top, total = LOWEST, _f32(0)
+            for part in parts:
+                top = max(top, tops[part, i])
+            for h in range(Hv):
+                out[b, i, h] = _f32(0)
+            for part in parts:
+                weight = exp(tops[part, i] - top)
+                total += weight * totals[part, i]
+                for h in range(Hv):
+                    out[b, i, h] += weight * outs[part, i, h]
+            if len(parts) > 0:
+                for h in range(Hv):
+                    out[b, i, h] /= total
