@@ -51,9 +51,9 @@ class Pass:
                 raise ValueError(f"{name} must be positive, but it is {value!r}.")
         for name in ("B", "T"):
             SOME.check(name, getattr(self, name))
-        least = 1 if self.decodes else self.T
-        if not self.S >= least:
-            raise ValueError(f"S must be at least {least}, but it is {self.S!r}.")
+        least, what = (1, "1") if self.decodes else (self.T, f"T = {self.T}")
+        if not least <= self.S:
+            raise ValueError(f"S must be at least {what}, but it is {self.S!r}.")
 
     @property
     def decodes(self) -> bool:
