@@ -26,8 +26,7 @@ from twophase.kernels.compiled.tables import (
     slot_table,
 )
 from twophase.kernels.compiled.threads import workers
-
-INTS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+from twophase.kernels.rope import INTEGERS
 
 
 class Work(NamedTuple):
@@ -107,7 +106,7 @@ def paged_work(
     all layers of one window. Arguments and errors as in `compiled_paged_attention`, lengths also
     the number of queries."""
     fits = block_table.ndim == 2 and len(block_table) == len(lengths)
-    if not fits or block_table.dtype not in INTS:
+    if not fits or block_table.dtype not in INTEGERS:
         raise ValueError(
             f"a block table is an int tensor [{len(lengths)}, most]; got {block_table.dtype}"
             f" {list(block_table.shape)}."
@@ -263,7 +262,7 @@ def _check(
             f"keys and values must be contiguous, in fp32 or bf16; got {keys.dtype}. Take"
             " causal_attention, or copy them once."
         )
-    if lengths.shape != q.shape[:1] or lengths.dtype not in INTS or int(lengths.min()) < 0:
+    if lengths.shape != q.shape[:1] or lengths.dtype not in INTEGERS or int(lengths.min()) < 0:
         raise ValueError(
             f"lengths are {len(q)} whole numbers of at least 0; got {lengths.dtype}"
             f" {list(lengths.shape)}."
