@@ -17,7 +17,7 @@ import math
 import numba
 import numpy as np
 
-from twophase.kernels.compiled.dot import dot
+from twophase.kernels.compiled.dot import ROWS, dots
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import value_of
 
@@ -86,8 +86,11 @@ def project(
     w: np.ndarray, h: np.ndarray, bias: np.ndarray, first: int, begin: int, end: int, y: np.ndarray
 ) -> None:
     """y = w h + bias, where w's rows begin at `first` of y: those from `begin` to `end` of y."""
-    for row in range(max(0, begin - first), min(w.shape[0], end - first)):
-        y[first + row] = dot(w, row, h) + bias[first + row]
+    begin, end = max(0, begin - first), min(w.shape[0], end - first)  # of w
+    sums = np.empty(ROWS, _f32)
+    for row in range(begin, end, ROWS):
+        for i in range(dots(w, row, end, h, sums)):
+            y[first + row + i] = sums[i] + bias[first + row + i]
 
 
 @loop
@@ -143,8 +146,10 @@ def norm_activate(
         for row in range(begin, end):
             y[row] = activate(activation, y[row])
         if gates:
-            for row in range(begin, end):
-                y[row] *= dot(w_up, row, h) + bias[gates + row]
+            sums = np.empty(ROWS, _f32)
+            for row in range(begin, end, ROWS):
+                for i in range(dots(w_up, row, end, h, sums)):
+                    y[row + i] *= sums[i] + bias[gates + row + i]
 
 
 @loop
@@ -152,8 +157,10 @@ def project_add(w: np.ndarray, bias: np.ndarray, h: np.ndarray, x: np.ndarray, p
     """x += w h + bias: what attention or MLP adds to the stream."""
     for part in numba.prange(parts):
         begin, end = share(part, parts, x.shape[0])
-        for row in range(begin, end):
-            x[row] += dot(w, row, h) + bias[row]
+        sums = np.empty(ROWS, _f32)
+        for row in range(begin, end, ROWS):
+            for i in range(dots(w, row, end, h, sums)):
+                x[row + i] += sums[i] + bias[row + i]
 
 
 @loop
