@@ -64,7 +64,7 @@ def score_pairs(
                     a2, b2 = add_pairs(a2, key, x), add_pairs(b2, key, y)
                     key = load(keys2, z + w)
                     a3, b3 = add_pairs(a3, key, x), add_pairs(b3, key, y)
-                store_totals(sums, (a0, a1, a2, a3, b0, b1, b2, b3))
+                store_totals(sums, 0, (a0, a1, a2, a3, b0, b1, b2, b3))
                 for c in range(last + 1):
                     p[i, column + s + c] += sums[c]
                     p[j, column + s + c] += sums[4 + c] if j > i else _f32(0)

@@ -7,10 +7,11 @@ four sums of 32 numbers, written with `lanes`, it reads at nine tenths wherever 
 Intel Xeon reads it at eight tenths, and at nine if it is asked for 2 KB ahead, also where one row
 ends and the next begins; a Zen 4, left alone, was faster by a twentieth.
 
-Rows that lie in a cache are short, or few. There the end of a row costs more than the row: to sum
-the lanes of a register takes as long as 128 numbers of weights or more. So eight rows are read side
-by side, and their lanes summed together (`dots`): a matrix of rows of 128 in bf16 that fits the
-second-level cache is read at 59 GB/s, one row at a time at 8; with rows of 1,024 at 64 and 28.
+A short row costs less than its end: to sum the lanes of a register takes as long as hundreds of
+numbers. So eight short rows are read side by side, and their lanes summed together (`dots`). One
+core of that Xeon then reads a matrix in bf16 with rows of 128 that fits the second-level cache at
+40 to 50 GB/s, one row at a time at 8; rows of 576 from memory at 26 and 10, if they are asked for
+16 KB ahead. From rows of 1,024 on, two cores reach no more side by side than one by one.
 """
 
 from typing import Any
@@ -36,7 +37,9 @@ from twophase.kernels.compiled.prefetch import prefetch
 _f32 = np.float32
 TOGETHER = 4 * LANES  # numbers of a row in one pass
 ROWS = 8  # that are read side by side
-AHEAD_BYTES = 0 if get_host_cpu_name().startswith("znver") else 2048
+LONG = 1024  # numbers in a row that is read alone
+_ZEN = get_host_cpu_name().startswith("znver")
+AHEAD_BYTES, ROWS_AHEAD_BYTES = (0, 0) if _ZEN else (2048, 16384)  # of one row, of eight
 
 
 def dot(w: np.ndarray, row: int, x: np.ndarray) -> Any:
@@ -51,24 +54,17 @@ def _dot(w, row, x):  # type: ignore[no-untyped-def]
     return lambda w, row, x: dot_plain(w, row, x)
 
 
-def dots(w: np.ndarray, row: int, end: int, x: np.ndarray, sums: np.ndarray) -> int:
-    """The rows from `row` on, ROWS of them or fewer before `end`, each times x as in `dot`: inside
-    loops. Puts what they give into sums, fp32 [ROWS]; returns how many they were."""
+def dots(w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, at: int) -> None:
+    """The rows of a matrix from `begin` to `end` (none where that lies before it), each times x as
+    in `dot`: inside loops. What they give goes into sums, fp32, from `at` on."""
     raise NotImplementedError("dots is for compiled code.")
 
 
 @overload(dots)
-def _dots(w, row, end, x, sums):  # type: ignore[no-untyped-def]
-    if not _in_lanes(w, x):
-        return lambda w, row, end, x, sums: dots_one_by_one(w, row, end, x, sums)
-
-    def rows(w, row, end, x, sums):  # type: ignore[no-untyped-def]
-        if end - row < ROWS:
-            return dots_one_by_one(w, row, end, x, sums)
-        dots_lanes(w, row, x, sums)
-        return ROWS
-
-    return rows
+def _dots(w, begin, end, x, sums, at):  # type: ignore[no-untyped-def]
+    if _in_lanes(w, x):
+        return lambda w, begin, end, x, sums, at: dots_lanes(w, begin, end, x, sums, at)
+    return lambda w, begin, end, x, sums, at: dots_plain(w, begin, end, x, sums, at)
 
 
 def _in_lanes(w: Any, x: Any) -> bool:
@@ -109,31 +105,45 @@ def dot_lanes(w: np.ndarray, row: int, x: np.ndarray) -> np.float32:
 
 
 @inner
-def dots_one_by_one(w: np.ndarray, row: int, end: int, x: np.ndarray, sums: np.ndarray) -> int:
+def dots_plain(
+    w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, at: int
+) -> None:
     """`dots`, a row at a time."""
-    n = min(ROWS, end - row)
-    for i in range(n):
-        sums[i] = dot(w, row + i, x)
-    return n
+    for row in range(begin, end):
+        sums[at + row - begin] = dot(w, row, x)
 
 
 @inner
-def dots_lanes(w: np.ndarray, row: int, x: np.ndarray, sums: np.ndarray) -> None:
-    """Eight rows from `row` on, side by side."""
+def dots_lanes(
+    w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, at: int
+) -> None:
+    """The same, eight short rows side by side; what is left over comes behind, row by row."""
+    whole = begin + max(0, end - begin) // ROWS * ROWS if w.shape[1] < LONG else begin
+    for row in range(begin, whole, ROWS):
+        dots_of_eight(w, row, x, sums, at + row - begin)
+    dots_plain(w, whole, end, x, sums, at + whole - begin)
+
+
+@inner
+def dots_of_eight(w: np.ndarray, row: int, x: np.ndarray, sums: np.ndarray, at: int) -> None:
+    """The eight rows from `row` on."""
     n = w.shape[1]
     first, whole = row * n, n // LANES * LANES
     a = b = c = d = e = f = g = h = spread(_f32(0))
     for i in range(0, whole, LANES):
-        some, at = load(x, i), first + i
-        a = add_times(a, load(w, at), some)
-        b = add_times(b, load(w, at + n), some)
-        c = add_times(c, load(w, at + 2 * n), some)
-        d = add_times(d, load(w, at + 3 * n), some)
-        e = add_times(e, load(w, at + 4 * n), some)
-        f = add_times(f, load(w, at + 5 * n), some)
-        g = add_times(g, load(w, at + 6 * n), some)
-        h = add_times(h, load(w, at + 7 * n), some)
-    store_totals(sums, (a, b, c, d, e, f, g, h))
+        some, j = load(x, i), first + i
+        if ROWS_AHEAD_BYTES:
+            soon = first + ROWS * i + ROWS_AHEAD_BYTES // w.itemsize
+            prefetch(w, 0, soon, soon + ROWS * LANES)
+        a = add_times(a, load(w, j), some)
+        b = add_times(b, load(w, j + n), some)
+        c = add_times(c, load(w, j + 2 * n), some)
+        d = add_times(d, load(w, j + 3 * n), some)
+        e = add_times(e, load(w, j + 4 * n), some)
+        f = add_times(f, load(w, j + 5 * n), some)
+        g = add_times(g, load(w, j + 6 * n), some)
+        h = add_times(h, load(w, j + 7 * n), some)
+    store_totals(sums, at, (a, b, c, d, e, f, g, h))
     for i in range(whole, n):
         for k in range(ROWS):
-            sums[k] += value_of(w[row + k, i]) * x[i]
+            sums[at + k] += value_of(w[row + k, i]) * x[i]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from twophase.kernels.compiled.dot import dots
 from twophase.kernels.compiled.linear import activate, share
 from twophase.kernels.compiled.loops import inner, loop
-from twophase.kernels.compiled.numbers import value_of
 
 _f32 = np.float32
 
@@ -97,12 +97,16 @@ def route(
 
 
 @inner
-def dot_of(w: np.ndarray, e: int, row: int, x: np.ndarray, j: int) -> np.float32:
-    """A row of expert e's matrix, w [E, outputs, inputs], times x[j]."""
-    total = _f32(0)
-    for i in range(w.shape[2]):
-        total += value_of(w[e, row, i]) * x[j, i]
-    return total
+def activate_some(
+    w_gate: np.ndarray, w_up: np.ndarray, activation: int, h: np.ndarray, begin: int, end: int,
+    y: np.ndarray,
+) -> None:  # fmt: skip
+    """y = activation(w_gate h) · (w_up h) of one expert, [F]: those from `begin` to `end`."""
+    ups = np.empty(max(0, end - begin), _f32)
+    dots(w_gate, begin, end, h, y, begin)
+    dots(w_up, begin, end, h, ups, 0)
+    for i in range(len(ups)):
+        y[begin + i] = activate(activation, y[begin + i]) * ups[i]
 
 
 @loop
@@ -118,7 +122,7 @@ def visit_experts(
     x: np.ndarray,
     parts: int,
 ) -> None:
-    """x [D] += Σ_j weights[j] · expert experts[j] of h [1, D], those that the router's logits [E]
+    """x [D] += Σ_j weights[j] · expert experts[j] of h [D], those that the router's logits [E]
     choose.
 
     w_gate, w_up [E, F, D], w_down [E, D, F]; between [k, F] is scratch.
@@ -128,15 +132,13 @@ def visit_experts(
     route(logits, how, np.empty(len(logits), np.float32), experts, weights)
     for part in numba.prange(parts):
         begin, end = share(part, parts, k * F)
-        for i in range(begin, end):
-            between[i // F, i % F] = dot_of(w_gate, experts[i // F], i % F, h, 0)
-        for i in range(begin, end):
-            up = dot_of(w_up, experts[i // F], i % F, h, 0)
-            between[i // F, i % F] = activate(activation, between[i // F, i % F]) * up
+        for j in range(k):
+            e, first, last = experts[j], max(0, begin - j * F), min(F, end - j * F)
+            activate_some(w_gate[e], w_up[e], activation, h, first, last, between[j])
     for part in numba.prange(parts):
         begin, end = share(part, parts, x.shape[0])
-        for row in range(begin, end):
-            total = _f32(0)
-            for j in range(k):
-                total += weights[j] * dot_of(w_down, experts[j], row, between, j)
-            x[row] += total
+        added = np.empty(end - begin, _f32)
+        for j in range(k):
+            dots(w_down[experts[j]], begin, end, between[j], added, 0)
+            for i in range(end - begin):
+                x[begin + i] += weights[j] * added[i]

@@ -230,18 +230,18 @@ def side_by_side(context: Any, array: Any, i: Any, j: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def store_totals(context: Any, array: Any, registers: Any) -> Any:
-    """Put the sum of each of 2, 4, 8 or 16 floats in a tuple into a contiguous fp32 array, from its
-    first number on; summed in whatever order is fastest."""
+def store_totals(context: Any, array: Any, at: Any, registers: Any) -> Any:
+    """Put the sum of each of 2, 4, 8 or 16 floats in a tuple into a contiguous fp32 array, from the
+    number on that is `at` behind its first; summed in whatever order is fastest."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        wholes = cgutils.unpack_tuple(builder, arguments[1])
+        wholes = cgutils.unpack_tuple(builder, arguments[2])
         found = totals(builder, [folded(builder, whole, None, REGISTER) for whole in wholes])
-        view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        builder.store(found, builder.bitcast(view.data, found.type.as_pointer()), align=4)
+        where = place(context, builder, signature, arguments, found.type)
+        builder.store(found, where, align=4)
         return context.get_dummy_value()
 
-    return types.void(array, registers), build
+    return types.void(array, types.intp, registers), build
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -7,6 +7,7 @@ What it computes is in `kernels.latent_attention` and `models.latent_attention`.
 import numba
 import numpy as np
 
+from twophase.kernels.compiled.dot import dots
 from twophase.kernels.compiled.linear import normalize
 from twophase.kernels.compiled.loops import as_stored, inner, loop
 from twophase.kernels.compiled.numbers import value_of
@@ -74,11 +75,6 @@ def absorb(
 @loop
 def unfold(summed: np.ndarray, w: np.ndarray, out: np.ndarray) -> None:
     """The values in weighted sums of latents: summed [1, N, R] → out [N, v_dim]."""
-    N, v_dim = out.shape
-    nope = w.shape[1] - v_dim
-    for i in numba.prange(N * v_dim):
-        n, d = i // v_dim, i % v_dim
-        total = _f32(0)
-        for r in range(w.shape[2]):
-            total += value_of(w[n, nope + d, r]) * summed[0, n, r]
-        out[n, d] = total
+    nope = w.shape[1] - out.shape[1]
+    for n in numba.prange(out.shape[0]):
+        dots(w[n], nope, w.shape[1], summed[0, n], out[n], 0)

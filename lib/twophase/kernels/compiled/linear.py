@@ -17,7 +17,7 @@ import math
 import numba
 import numpy as np
 
-from twophase.kernels.compiled.dot import ROWS, dots
+from twophase.kernels.compiled.dot import dots
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import value_of
 
@@ -87,10 +87,9 @@ def project(
 ) -> None:
     """y = w h + bias, where w's rows begin at `first` of y: those from `begin` to `end` of y."""
     begin, end = max(0, begin - first), min(w.shape[0], end - first)  # of w
-    sums = np.empty(ROWS, _f32)
-    for row in range(begin, end, ROWS):
-        for i in range(dots(w, row, end, h, sums)):
-            y[first + row + i] = sums[i] + bias[first + row + i]
+    dots(w, begin, end, h, y, first + begin)
+    for i in range(first + begin, first + end):
+        y[i] += bias[i]
 
 
 @loop
@@ -146,10 +145,10 @@ def norm_activate(
         for row in range(begin, end):
             y[row] = activate(activation, y[row])
         if gates:
-            sums = np.empty(ROWS, _f32)
-            for row in range(begin, end, ROWS):
-                for i in range(dots(w_up, row, end, h, sums)):
-                    y[row + i] *= sums[i] + bias[gates + row + i]
+            ups = np.empty(end - begin, _f32)
+            dots(w_up, begin, end, h, ups, 0)
+            for i in range(end - begin):
+                y[begin + i] *= ups[i] + bias[gates + begin + i]
 
 
 @loop
@@ -157,10 +156,10 @@ def project_add(w: np.ndarray, bias: np.ndarray, h: np.ndarray, x: np.ndarray, p
     """x += w h + bias: what attention or MLP adds to the stream."""
     for part in numba.prange(parts):
         begin, end = share(part, parts, x.shape[0])
-        sums = np.empty(ROWS, _f32)
-        for row in range(begin, end, ROWS):
-            for i in range(dots(w, row, end, h, sums)):
-                x[row + i] += sums[i] + bias[row + i]
+        added = np.empty(end - begin, _f32)
+        dots(w, begin, end, h, added, 0)
+        for i in range(end - begin):
+            x[begin + i] += added[i] + bias[begin + i]
 
 
 @loop

@@ -10,7 +10,7 @@ import math
 import numba
 import numpy as np
 
-from twophase.kernels.compiled.dot import dot
+from twophase.kernels.compiled.dot import dot, dots
 from twophase.kernels.compiled.linear import silu
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import exp
@@ -59,8 +59,7 @@ def state_space_step(
     and the memories before and after: [d_inner, d_state].
     """
     rank, d_state = w_dt.shape[1], A.shape[1]
-    for row in range(w_x.shape[0]):
-        low[row] = dot(w_x, row, u)
+    dots(w_x, 0, w_x.shape[0], u, low, 0)
     for d in numba.prange(A.shape[0]):
         dt = softplus(dot(w_dt, d, low) + dt_bias[d])
         total = skip[d] * u[d]

@@ -27,7 +27,7 @@ class Experts:
         router = stored(layer.gate.weight, E, D)
         self.project = NormProjection(norm(half.before), three([router]), zeros(E), work)
         self.given = (
-            self.project.y, choice(layer, E), self.project.h.reshape(1, D),  # [1, D]
+            self.project.y, choice(layer, E), self.project.h,
             stored(layer.experts.gate_proj, E, F, D), stored(layer.experts.up_proj, E, F, D),
             stored(layer.experts.down_proj, E, D, F),
             activation_number(TORCH_ACTIVATIONS[layer.experts.activation]),
