@@ -54,7 +54,9 @@ def assert_as_near(found, q, k, v, softcap=None):
 
 
 @pytest.mark.parametrize("G", [1, 2, 3, 4, 5, 8, 17, 20])
-@pytest.mark.parametrize(("H", "Hv"), [(64, 32), (64, 64), (128, 128), (128, 96), (192, 256)])
+@pytest.mark.parametrize(
+    ("H", "Hv"), [(32, 32), (64, 32), (64, 64), (96, 96), (128, 128), (128, 96), (192, 256)]
+)
 def test_each_head_is_as_near_as_rounded_weights_allow(G, H, Hv):
     """Of lengths even and odd, alone and in blocks."""
     lengths = torch.tensor([1, 2, 129, 300, 0])
@@ -137,10 +139,11 @@ def test_pages_anywhere_are_the_same_cache(size, window):
         assert_as_near(found[b, 0], q[b, 0], k[b, seen], v[b, seen])
 
 
+@pytest.mark.parametrize(("R", "rope_dim"), [(128, 64), (96, 32)])
 @pytest.mark.parametrize("N", [1, 4, 6, 20, 48])
-def test_latents_are_keys_and_values(N):
-    q, q_rope = draw(2, 1, N, 128, seed=0), draw(2, 1, N, 64, seed=1)
-    latents, ropes = draw(2, 301, 128, seed=2), draw(2, 301, 64, seed=3)
+def test_latents_are_keys_and_values(N, R, rope_dim):
+    q, q_rope = draw(2, 1, N, R, seed=0), draw(2, 1, N, rope_dim, seed=1)
+    latents, ropes = draw(2, 301, R, seed=2), draw(2, 301, rope_dim, seed=3)
     lengths = torch.tensor([301, 1])
     queries = (x.float() for x in (q, q_rope))
     found = compiled_latent_attention(*queries, latents, ropes, lengths, scale=SCALE)

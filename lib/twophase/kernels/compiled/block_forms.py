@@ -13,9 +13,9 @@ from numba.core import types
 from numba.extending import overload
 
 from twophase.kernels.compiled.block import add_values, score
-from twophase.kernels.compiled.block_pairs import add_pair_values, score_pairs
+from twophase.kernels.compiled.block_pairs import PAIRED, add_pair_values, score_pairs
 from twophase.kernels.compiled.block_tiles import add_tile_values, queries_in_tiles, score_tiles
-from twophase.kernels.compiled.lanes import has_pairs, has_tiles
+from twophase.kernels.compiled.lanes import LANES, has_pairs, has_tiles
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import narrow
 from twophase.kernels.compiled.tile_registers import permitted, release
@@ -129,6 +129,12 @@ def _add_by(q, weights, column, values, first, n, out, keys, following):  # type
     return lambda q, weights, column, values, first, n, out, keys, following: chosen(
         weights, column, values, first, n, out, keys, following
     )
+
+
+@inner
+def fill(tiled: bool, H: int, Hv: int) -> bool:
+    """Whether rows of keys and of values fill registers of pairs, or the smaller ones of tiles."""
+    return H % (LANES if tiled else PAIRED) == 0 and Hv % LANES == 0
 
 
 def _form(q: Any, tiles: Any, pairs: Any, plain: Any) -> Any:

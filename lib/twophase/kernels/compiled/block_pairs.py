@@ -8,6 +8,7 @@ the tokens s and s + 1, whose values stand side by side in registers while four 
 
 import numpy as np
 
+from twophase.kernels.compiled.block import score_rest
 from twophase.kernels.compiled.lanes import (
     LANES,
     add_pairs,
@@ -35,13 +36,14 @@ def score_pairs(
     q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array, column: int
 ) -> None:
     """p[i, column + s] += q[i] · keys[first + s, i // G], as `block.score`; q: bits of bf16 [N, H].
-    H is a multiple of 64. Two heads and four tokens at a time; a last head goes with itself. Values
-    of these tokens, in `upcoming`, are asked for meanwhile. (All in one function: four tokens in
-    one of their own took a third longer.)
+    Two heads and four tokens at a time; a last head goes with itself; what of a row fills no
+    register comes behind, number by number. Values of these tokens, in `upcoming`, are asked for
+    meanwhile. (All in one function: four tokens in one of their own took a third longer.)
     """
     K, H, Hv = keys.shape[1], keys.shape[2], upcoming.shape[2]
     q2, keys2 = q.view(_u32), keys.view(_u32)  # [N, W], [tokens, K, W]: two bf16 in each
     G, W, nothing, sums = len(q) // K, H // 2, spread(_f32(0)), np.empty(8, _f32)
+    whole = W // LANES * LANES
     for s in range(0, n, 4):
         last = min(4, n - s) - 1
         for k in range(K):
@@ -54,7 +56,7 @@ def score_pairs(
             for i in range(k * G, k * G + G, 2):
                 j = min(i + 1, k * G + G - 1)
                 a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = nothing
-                for w in range(0, W, LANES):
+                for w in range(0, whole, LANES):
                     x, y = load(q2, i * W + w), load(q2, j * W + w)
                     key = load(keys2, t + w)
                     a0, b0 = add_pairs(a0, key, x), add_pairs(b0, key, y)
@@ -68,6 +70,8 @@ def score_pairs(
                 for c in range(last + 1):
                     p[i, column + s + c] += sums[c]
                     p[j, column + s + c] += sums[4 + c] if j > i else _f32(0)
+            if whole < W:
+                score_rest(q, keys, first + s, last + 1, k, 2 * whole, p, column + s)
 
 
 @inner

@@ -14,13 +14,12 @@ from twophase.kernels.compiled.block_forms import (
     as_pairs,
     as_tiles,
     done_with,
+    fill,
     in_pairs,
     in_tiles,
     round_to,
     score_by,
 )
-from twophase.kernels.compiled.block_pairs import PAIRED
-from twophase.kernels.compiled.lanes import LANES
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.merge import LOWEST, merge
 from twophase.kernels.compiled.rope import turn_append
@@ -53,17 +52,9 @@ def attend(
     outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
     for task in numba.prange(n):
         _attend_task(
-            tasks[task],
-            q,
-            keys,
-            values,
-            table,
-            scale,
-            softcap,
-            outs[task],
-            tops[task],
+            tasks[task], q, keys, values, table, scale, softcap, outs[task], tops[task],
             totals[task],
-        )
+        )  # fmt: skip
     merge(first_task, outs, tops, totals, out)
 
 
@@ -150,9 +141,10 @@ def _attend_task(
     b, begin, end = task
     blocks = table[begin:end]
     p = np.empty((len(out), max(TOGETHER, _width(blocks))), _f32)
-    if in_pairs(keys) and not keys.shape[2] % PAIRED and not values.shape[2] % LANES:
+    tiled = in_tiles(keys)
+    if in_pairs(keys) and fill(tiled, keys.shape[2], values.shape[2]):
         asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)
-        if in_tiles(keys):
+        if tiled:
             tiles = as_tiles(asked, keys, p.shape[1], values.shape[2])
             _attend_blocks(tiles, keys, values, blocks, scale, softcap, p, weights, out, top, total)
             done_with(tiles)
@@ -219,10 +211,11 @@ def _latent_task(
     b, begin, end = task
     blocks = table[begin:end]
     p = np.empty((len(out), _width(blocks)), _f32)
-    if in_pairs(latents) and not latents.shape[2] % PAIRED and not rope_keys.shape[2] % PAIRED:
+    tiled, R, rope_dim = in_tiles(latents), latents.shape[2], rope_keys.shape[2]
+    if in_pairs(latents) and fill(tiled, R, R) and fill(tiled, rope_dim, R):
         asked, turned = as_pairs(q[b], latents), as_pairs(q_rope[b], latents)
         weights = as_pairs(p, latents)
-        if in_tiles(latents):
+        if tiled:
             tiles = as_tiles(asked, latents, p.shape[1], latents.shape[2])
             turned_tiles = as_tiles(turned, latents, p.shape[1], 0)  # as many heads: same shapes
             _latent_blocks(
