@@ -64,7 +64,7 @@ def test_grouped_heads_find_what_torch_finds(G, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("S", [69, 70, 71, 72])
-@pytest.mark.parametrize("H", [1, 7, 16, 33, 40, 64, 128, 256])
+@pytest.mark.parametrize("H", [1, 7, 16, 33, 40, 48, 64, 128, 256])
 def test_any_width_and_values_of_another_and_any_number_of_tokens_beyond_a_tile(H, S, dtype):
     q, k, v = inputs(1, 72, 8, 2, H, Hv=2 * H + 1, dtype=dtype)
     lengths = torch.tensor([S])

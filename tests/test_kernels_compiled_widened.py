@@ -34,6 +34,15 @@ def summed(x, row, out):  # type: ignore[no-untyped-def]
 
 
 @numba.njit
+def summed_once(x, row, out):  # type: ignore[no-untyped-def]
+    total = widened.nothing()
+    for _ in range(2):
+        one = widened.read_one(row, AT)
+        total = widened.plus_product_of(total, widened.read_one(x, 0), one)
+    widened.add_totals(out, AT, (total, widened.nothing()))
+
+
+@numba.njit
 def weighted(sums, weight, row):  # type: ignore[no-untyped-def]
     total = widened.plus_weighted(widened.read(sums, AT), weight, widened.read(row, AT))
     widened.write(sums, AT, total)
@@ -99,3 +108,13 @@ def test_what_is_no_number_stays_in_its_place(special, dtype):
     found = sums[None, AT:].copy()
     as_restored(found, stored(row, dtype)[None])
     np.testing.assert_array_equal(found[0], 2 * row[AT:])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_half_a_step_is_read_as_it_lies_and_nothing_behind_it(dtype):
+    x, row = whole_numbers(0, WIDTH), whole_numbers(1, AT + WIDTH + 1)
+    row[AT + WIDTH] = np.nan
+    out = np.zeros(AT + 3, np.float32)
+    summed_once(x, stored(row, dtype), out)
+    exact = 2 * float(x.astype(np.float64) @ row[AT : AT + WIDTH])
+    assert out.tolist() == [0, 0, 0, exact, 0, 0]

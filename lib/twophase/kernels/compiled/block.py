@@ -23,11 +23,14 @@ from twophase.kernels.compiled.numbers import exp, tanh, value_of
 from twophase.kernels.compiled.prefetch import prefetch
 from twophase.kernels.compiled.widened import (
     STEP,
+    WIDTH,
     add_totals,
     nothing,
+    plus_product_of,
     plus_products,
     plus_weighted,
     read,
+    read_one,
     write,
 )
 
@@ -47,7 +50,7 @@ def score(
     with itself.
     """
     K, H, Hv = keys.shape[1], keys.shape[2], upcoming.shape[2]
-    G, whole = len(q) // K, H // STEP * STEP
+    G, whole = len(q) // K, H // WIDTH * WIDTH
     more = -(-4 * Hv // ((G + 1) // 2))  # numbers of values for each tile
     for s in range(0, n, 4):
         last = min(4, n - s) - 1
@@ -71,12 +74,13 @@ def score(
 def two_by_four(
     q: Array, i: int, j: int, keys: Array, t: int, u: int, v: int, z: int, n: int
 ) -> Any:
-    """Two queries times four keys, n numbers of each, a multiple of STEP: 8 sums, as registers
+    """Two queries times four keys, n numbers of each, a multiple of WIDTH: 8 sums, as registers
     whose lanes are still to be added, four of the first query and four of the second. Queries and
     keys are given by the place of their first number behind the first of all.
     """
     a = b = c = d = e = f = g = h = nothing()
-    for m in range(0, n, STEP):
+    steps = n // STEP * STEP
+    for m in range(0, steps, STEP):
         first, second = read(q, i + m), read(q, j + m)
         key = read(keys, t + m)
         a, e = plus_products(a, first, key), plus_products(e, second, key)
@@ -86,6 +90,16 @@ def two_by_four(
         c, g = plus_products(c, first, key), plus_products(g, second, key)
         key = read(keys, z + m)
         d, h = plus_products(d, first, key), plus_products(h, second, key)
+    if steps < n:  # half a step
+        one, other = read_one(q, i + steps), read_one(q, j + steps)
+        few = read_one(keys, t + steps)
+        a, e = plus_product_of(a, one, few), plus_product_of(e, other, few)
+        few = read_one(keys, u + steps)
+        b, f = plus_product_of(b, one, few), plus_product_of(f, other, few)
+        few = read_one(keys, v + steps)
+        c, g = plus_product_of(c, one, few), plus_product_of(g, other, few)
+        few = read_one(keys, z + steps)
+        d, h = plus_product_of(d, one, few), plus_product_of(h, other, few)
     return (a, b, c, d), (e, f, g, h)
 
 
@@ -106,7 +120,7 @@ def add_scores(p: Array, i: int, column: int, sums: Any, last: int) -> None:
 def score_rest(
     q: Array, keys: Array, first: int, n: int, k: int, whole: int, p: Array, column: int
 ) -> None:
-    """What is left of scores with KV head k: numbers from `whole` on, which fill no step."""
+    """What is left of scores with KV head k: numbers from `whole` on, which fill no register."""
     G = len(q) // keys.shape[1]
     for i in range(k * G, k * G + G):
         for s in range(n):

@@ -78,6 +78,33 @@ def read(context: Any, array: Any, at: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def read_one(context: Any, array: Any, at: Any) -> Any:
+    """WIDTH numbers of a contiguous array, from the one on that is `at` behind its first, as they
+    lie: fp32, or the bits of bf16. Nothing is checked."""
+    in_bits = array.dtype == types.uint16
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        stored = ir.VectorType(ir.IntType(16), WIDTH) if in_bits else _VECTOR
+        where = place(context, builder, signature, arguments, stored)
+        found = builder.load(where, align=array.dtype.bitwidth // 8)
+        if in_bits:  # a bf16 is the upper half of an fp32
+            found = builder.shl(builder.zext(found, _WORDS), ir.Constant(_WORDS, [16] * WIDTH))
+        return builder.bitcast(found, _VECTOR)
+
+    return register(array, types.intp), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def plus_product_of(context: Any, total: Any, x: Any, y: Any) -> Any:
+    """total + x·y in each lane."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return plus_product(builder, *arguments)
+
+    return register(register, register, register), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def write(context: Any, array: Any, at: Any, numbers: Any) -> Any:
     """Put two registers into a contiguous fp32 array, where `read` would find them."""
 
