@@ -66,5 +66,6 @@ FAMILY = {
     "draft": Config(L=2, D=128, F=256, N=4, K=2, H=32),
 }
 COMPARED = ("mha", "gqa", "mqa", "mla", "sliding", "local_global")  # closely, in chapters 5 to 7
-REPEATED = ("cross_layer", "ssm")  # to know what another seed does to a member of another kind
+# To know what another seed does to members of other kinds.
+REPEATED = ("cross_layer", "linear", "ssm", "ssm_attention", "moe")
 SEEDS = {name: (1, 2, 3) if name in (*COMPARED, *REPEATED) else (1,) for name in FAMILY}
