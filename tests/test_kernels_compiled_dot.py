@@ -48,7 +48,7 @@ def test_every_row_of_any_width_is_what_fp64_says(form, n, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 128, 200, 1023, 1024, 1025])
-@pytest.mark.parametrize("form", [rows_of, dot.dots_plain, dot.dots_lanes])
+@pytest.mark.parametrize("form", [rows_of, dot.dots_one_by_one, dot.dots_lanes])
 def test_any_run_of_rows_is_what_fp64_says_and_nothing_beside_it_is_written(form, n, dtype):
     w, x = matrix(n, dtype, rows=27), vector(n)
     expected = w.double() @ torch.from_numpy(x).double()
@@ -77,6 +77,15 @@ def test_columns_of_a_wider_matrix_are_read_as_they_lie():
     sums = np.empty(2, np.float32)
     rows_of(wide[:, 1::2], 0, 2, x, sums, 0)
     np.testing.assert_equal(sums, wide[:, 1::2].sum(1))
+
+
+def test_sums_that_lie_apart_leave_what_is_between_them():
+    w, x, sums = np.ones((9, 64), np.float32), np.ones(64, np.float32), np.zeros((9, 2), np.float32)
+    rows_of(w, 0, 9, x, sums[:, 1], 0)
+    np.testing.assert_equal(sums, [[0, 64]] * 9)
+    double = np.zeros(10)
+    rows_of(w, 0, 9, x, double, 0)
+    np.testing.assert_equal(double, [64.0] * 9 + [0.0])
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])

@@ -126,7 +126,7 @@ def score_rest(
         for s in range(n):
             total = _f32(0)
             for h in range(whole, keys.shape[2]):
-                total += value_of(keys[first + s, k, h]) * value_of(q[i, h])
+                total += value_of(keys[first + s, k, h]) * q[i, h]
             p[i, column + s] += total
 
 

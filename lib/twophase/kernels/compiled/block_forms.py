@@ -132,8 +132,9 @@ def _add_by(q, weights, column, values, first, n, out, keys, following):  # type
 
 
 @inner
-def fill(tiled: bool, H: int, Hv: int) -> bool:
-    """Whether rows of keys and of values fill registers of pairs, or the smaller ones of tiles."""
+def fill_registers(tiled: bool, H: int, Hv: int) -> bool:
+    """Whether rows of keys and values leave no rest: values in runs of 32 numbers; keys in runs of
+    64 as pairs, of 32 in tiles, where what fills no tile goes by pairs."""
     return H % (LANES if tiled else PAIRED) == 0 and Hv % LANES == 0
 
 

@@ -6,9 +6,11 @@ number below 2⁻¹²⁶ counts as zero. A score pairs a head's numbers h and h 
 the tokens s and s + 1, whose values stand side by side in registers while four heads are served.
 """
 
+from typing import Any
+
 import numpy as np
 
-from twophase.kernels.compiled.block import score_rest
+from twophase.kernels.compiled.compiling import compiled
 from twophase.kernels.compiled.lanes import (
     LANES,
     add_pairs,
@@ -35,15 +37,13 @@ Array = np.ndarray
 def score_pairs(
     q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array, column: int
 ) -> None:
-    """p[i, column + s] += q[i] · keys[first + s, i // G], as `block.score`; q: bits of bf16 [N, H].
-    Two heads and four tokens at a time; a last head goes with itself; what of a row fills no
-    register comes behind, number by number. Values of these tokens, in `upcoming`, are asked for
-    meanwhile. (All in one function: four tokens in one of their own took a third longer.)
-    """
+    """p[i, column + s] += q[i] · keys[first + s, i // G], as `block.score`; q: bits of bf16 [N, H],
+    H a multiple of 32. Two heads and four tokens at a time, all in one function: four tokens in one
+    of their own took a third longer."""
     K, H, Hv = keys.shape[1], keys.shape[2], upcoming.shape[2]
     q2, keys2 = q.view(_u32), keys.view(_u32)  # [N, W], [tokens, K, W]: two bf16 in each
     G, W, nothing, sums = len(q) // K, H // 2, spread(_f32(0)), np.empty(8, _f32)
-    whole = W // LANES * LANES
+    whole = W // LANES * LANES  # where half a register of pairs may be left: 32 numbers
     for s in range(0, n, 4):
         last = min(4, n - s) - 1
         for k in range(K):
@@ -53,6 +53,7 @@ def score_pairs(
             prefetch(upcoming, first, at, at + (last + 1) * Hv)
             t = ((first + s) * K + k) * W
             u, v, z = t + min(1, last) * K * W, t + min(2, last) * K * W, t + last * K * W
+            rest = 2 * (t + whole), 2 * (u + whole), 2 * (v + whole), 2 * (z + whole)
             for i in range(k * G, k * G + G, 2):
                 j = min(i + 1, k * G + G - 1)
                 a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = nothing
@@ -66,12 +67,24 @@ def score_pairs(
                     a2, b2 = add_pairs(a2, key, x), add_pairs(b2, key, y)
                     key = load(keys2, z + w)
                     a3, b3 = add_pairs(a3, key, x), add_pairs(b3, key, y)
+                if whole < W:
+                    a0, a1, a2, a3 = plus_row((a0, a1, a2, a3), q, i * H + 2 * whole, keys, rest)
+                    b0, b1, b2, b3 = plus_row((b0, b1, b2, b3), q, j * H + 2 * whole, keys, rest)
                 store_totals(sums, 0, (a0, a1, a2, a3, b0, b1, b2, b3))
                 for c in range(last + 1):
                     p[i, column + s + c] += sums[c]
                     p[j, column + s + c] += sums[4 + c] if j > i else _f32(0)
-            if whole < W:
-                score_rest(q, keys, first + s, last + 1, k, 2 * whole, p, column + s)
+
+
+@compiled(inline="always")
+def plus_row(sums: Any, q: Array, i: int, keys: Array, places: Any) -> Any:
+    """Four sums, each with 32 products more: of a query's numbers from number i of q on, and of a
+    key's from one of four places in `keys` on."""
+    a, b, c, d = sums
+    t, u, v, z = places
+    x = load(q, i)
+    a, b = add_times(a, load(keys, t), x), add_times(b, load(keys, u), x)
+    return a, b, add_times(c, load(keys, v), x), add_times(d, load(keys, z), x)
 
 
 @inner

@@ -62,16 +62,17 @@ def dots(w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, a
 
 @overload(dots)
 def _dots(w, begin, end, x, sums, at):  # type: ignore[no-untyped-def]
-    if _in_lanes(w, x):
+    if _in_lanes(w, x, sums):
         return lambda w, begin, end, x, sums, at: dots_lanes(w, begin, end, x, sums, at)
-    return lambda w, begin, end, x, sums, at: dots_plain(w, begin, end, x, sums, at)
+    return lambda w, begin, end, x, sums, at: dots_one_by_one(w, begin, end, x, sums, at)
 
 
-def _in_lanes(w: Any, x: Any) -> bool:
-    """Whether `load` can read arrays of these types, which asks for number after number; the 16
-    registers of other processors are too few for the sums."""
-    fits = w.layout == x.layout == "C" and x.dtype == types.float32 and has_wide()
-    return fits and w.dtype in (types.float32, types.uint16)
+def _in_lanes(w: Any, *vectors: Any) -> bool:
+    """Whether `load` and `store_totals` can take arrays of these types: they ask for number after
+    number, and vectors in fp32. The 16 registers of other processors are too few for the sums."""
+    lie = all(array.layout == "C" for array in (w, *vectors))
+    fit = w.dtype in (types.float32, types.uint16) and {x.dtype for x in vectors} == {types.float32}
+    return lie and fit and has_wide()
 
 
 @inner
@@ -105,7 +106,7 @@ def dot_lanes(w: np.ndarray, row: int, x: np.ndarray) -> np.float32:
 
 
 @inner
-def dots_plain(
+def dots_one_by_one(
     w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, at: int
 ) -> None:
     """`dots`, a row at a time."""
@@ -121,12 +122,12 @@ def dots_lanes(
     whole = begin + max(0, end - begin) // ROWS * ROWS if w.shape[1] < LONG else begin
     for row in range(begin, whole, ROWS):
         dots_of_eight(w, row, x, sums, at + row - begin)
-    dots_plain(w, whole, end, x, sums, at + whole - begin)
+    dots_one_by_one(w, whole, end, x, sums, at + whole - begin)
 
 
 @inner
 def dots_of_eight(w: np.ndarray, row: int, x: np.ndarray, sums: np.ndarray, at: int) -> None:
-    """The eight rows from `row` on."""
+    """The eight rows from `row` on; sums from `at` on take what they give."""
     n = w.shape[1]
     first, whole = row * n, n // LANES * LANES
     a = b = c = d = e = f = g = h = spread(_f32(0))

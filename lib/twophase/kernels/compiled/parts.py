@@ -14,7 +14,7 @@ from twophase.kernels.compiled.block_forms import (
     as_pairs,
     as_tiles,
     done_with,
-    fill,
+    fill_registers,
     in_pairs,
     in_tiles,
     round_to,
@@ -142,7 +142,7 @@ def _attend_task(
     blocks = table[begin:end]
     p = np.empty((len(out), max(TOGETHER, _width(blocks))), _f32)
     tiled = in_tiles(keys)
-    if in_pairs(keys) and fill(tiled, keys.shape[2], values.shape[2]):
+    if in_pairs(keys) and fill_registers(tiled, keys.shape[2], values.shape[2]):
         asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)
         if tiled:
             tiles = as_tiles(asked, keys, p.shape[1], values.shape[2])
@@ -212,7 +212,7 @@ def _latent_task(
     blocks = table[begin:end]
     p = np.empty((len(out), _width(blocks)), _f32)
     tiled, R, rope_dim = in_tiles(latents), latents.shape[2], rope_keys.shape[2]
-    if in_pairs(latents) and fill(tiled, R, R) and fill(tiled, rope_dim, R):
+    if in_pairs(latents) and fill_registers(tiled, R, R) and fill_registers(tiled, rope_dim, R):
         asked, turned = as_pairs(q[b], latents), as_pairs(q_rope[b], latents)
         weights = as_pairs(p, latents)
         if tiled:
