@@ -28,8 +28,8 @@ SETUP = (
     " np\nimport torch\n"
 )
 SEVERAL = (
-    "it asks for exercises of {}, and no cell has an id that says of which it is; hand in a notebook"
-    " for each"
+    "it asks for exercises of {}, and no cell has an id that says of which it is; hand in a"
+    " notebook for each"
 )
 
 
