@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from twophase.cli.grading_shown import trouble
 from twophase.grading.errors import Unreadable
 from twophase.grading.files.notebook import parse
 
@@ -28,19 +29,23 @@ def said(data: bytes) -> str:
     return str(told.value)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_wherever_a_notebook_is_cut_it_is_told_that_it_ends_in_the_middle(encoding: str) -> None:
-    whole = BOOK.encode(encoding)
+def test_wherever_a_notebook_is_cut_it_is_told_that_it_ends_in_the_middle(
+    encoding: str, end: str
+) -> None:
+    whole = BOOK.replace("\n", end).encode(encoding)
     least = len("{\n".encode(encoding))
     for at in range(least, len(whole) - (2 if encoding == "utf-16" else 1)):
         assert CUT in said(whole[:at]), whole[max(0, at - 20) : at]
 
 
 def test_the_line_in_which_a_notebook_ends_is_told_and_what_to_do() -> None:
-    assert "in line 3, as if" in said("\n".join(BOOK.splitlines()[:3]).encode())
-    assert said(BOOK[:40].encode()).endswith(
-        "save it again, see that it opens in Jupyter, and hand that in"
-    )
+    for end in ("\n", "\r\n"):
+        assert said(end.join(BOOK.splitlines()[:3]).encode()) == (
+            "its JSON cannot be read: it ends in the middle, in line 3; save it again, see that it"
+            " opens in Jupyter, and hand that in"
+        )
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "utf-32"])
@@ -59,8 +64,18 @@ def test_marks_of_a_merge_are_told_with_their_line(end: str) -> None:
     lines = BOOK.splitlines()
     both = [*lines[:4], "<<<<<<< HEAD", lines[4], "=======", lines[4], ">>>>>>> theirs", *lines[5:]]
     told = said(end.join(both).encode())
-    assert "line 5 is a mark of git's, <<<<<<<, where two versions were not merged" in told
-    assert "keep one of the two" in told
+    assert "line 5 is a mark of git's (<<<<<<<); merge the two versions, see that" in told
+
+
+def test_each_sentence_fits_into_a_line_that_grade_prints() -> None:
+    lines = BOOK.splitlines()
+    for data in (
+        BOOK.encode("utf-16-le"),
+        "\n".join([*lines[:4], "<<<<<<< HEAD", *lines[4:]]).encode(),
+        BOOK[:-2].encode(),
+    ):
+        record = {"file": "x" * 30, "status": "unreadable", "message": said(data)}
+        assert trouble(record).plain.endswith("and hand that in")
 
 
 def test_a_mark_that_was_overlooked_is_told_too() -> None:

@@ -17,25 +17,18 @@ LONGEST_ESCAPE = len(r"\u12ab")
 def sentence(data: bytes, text: str, error: Exception) -> str:
     """Why these bytes are no notebook. `text` is what was read of them, and `error` what the
     reader of JSON raised."""
+    lines = text.replace("\r\n", "\n")
     if "\0" in text[:40] and (encoding := _wide(data)):  # else it was decoded by its first bytes
-        return (
-            f"its JSON cannot be read: it looks like text in {encoding}; open it in a text editor,"
-            " save it as UTF-8, and hand that in"
-        )
-    if mark := MERGE_MARK.search(text.replace("\r\n", "\n")):
-        line = text.replace("\r\n", "\n").count("\n", 0, mark.start()) + 1
-        return (
-            f"its JSON cannot be read: line {line} is a mark of git's, {mark[0].strip()}, where two"
-            " versions were not merged; keep one of the two, take the marks out, see that it opens"
-            " in Jupyter, and hand that in"
-        )
-    if isinstance(error, json.JSONDecodeError) and _is_cut(text, error):
-        return (
-            f"its JSON cannot be read: it ends in the middle, in line {text.count(chr(10)) + 1}, as"
-            " if it had not been saved or sent to the end; save it again, see that it opens in"
-            " Jupyter, and hand that in"
-        )
-    return f"it is no notebook: its JSON cannot be read ({type(error).__name__})"
+        said = f"it looks like text in {encoding}; save it as UTF-8 in a text editor"
+    elif mark := MERGE_MARK.search(lines):
+        line = lines.count("\n", 0, mark.start()) + 1
+        said = f"line {line} is a mark of git's ({mark[0].strip()}); merge the two versions"
+    elif isinstance(error, json.JSONDecodeError) and _is_cut(text, error):
+        line = lines.count("\n") + 1
+        said = f"it ends in the middle, in line {line}; save it again"
+    else:
+        return f"it is no notebook: its JSON cannot be read ({type(error).__name__})"
+    return f"its JSON cannot be read: {said}, see that it opens in Jupyter, and hand that in"
 
 
 def _wide(data: bytes) -> str:
