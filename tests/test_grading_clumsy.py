@@ -219,6 +219,18 @@ def test_what_is_seen_wrong_at_its_check_is_wrong_and_a_later_guess_gains_nothin
     assert [i for i, _ in wrong(seen)] == ["kv_cache-max_batch"]
 
 
+def test_a_later_guess_gains_nothing_either_if_the_first_one_has_no_name() -> None:
+    """A wrong answer that is no known mistake gets a second look, also without the guess below."""
+    cells = cells_of("kv_cache")
+    for cell in cells:
+        if id_of(cell) == "kv_cache-max_batch":
+            cell["source"] = "import time\ntime.time()\n" + BELOW.format("-1")
+    for later in (RIGHT, f"guess = 1\n{RIGHT}", f"class max_batch: pass\n{RIGHT}"):
+        seen = graded("kv_cache", [*cells[:1], own("np.float64(1)"), *cells[1:], own(later)])
+        assert [i for i, _ in wrong(seen)] == ["kv_cache-max_batch"]
+        assert seen.flags == []
+
+
 def test_a_second_try_below_that_its_own_check_cell_finds_right_is_right() -> None:
     """However the second cell calls the check."""
     cells = cells_of("kv_cache")

@@ -189,7 +189,18 @@ def test_no_process_is_started(session: Session, source: str) -> None:
     assert refused(session, source)
 
 
-@pytest.mark.parametrize("line", ["!ls", "x = !ls", "%pip install x", "!!ls", "%sx ls"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "!ls",
+        "x = !ls",
+        "%pip install x",
+        "%conda install -y x",
+        "%uv pip install x",
+        "!!ls",
+        "%sx ls",
+    ],
+)
 def test_a_line_for_the_shell_starts_nothing_and_its_cell_goes_on(
     session: Session, line: str
 ) -> None:

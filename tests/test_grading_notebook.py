@@ -382,7 +382,6 @@ def test_a_notebook_without_metadata_is_of_the_topic_whose_checks_it_calls() -> 
     [
         ("homework.ipynb", "x = 1"),
         ("homework.ipynb", '# check("kv_cache-max_batch")'),
-        ("homework.ipynb", 'check("kv_cache-max_batch")\ncheck("paging-manager")'),
         ("Copy of 03_kv_cache and 04_latency_throughput.ipynb", "x = 1"),
         ("104_latency_throughput.ipynb", "x = 1"),
         ("Copy of latency_throughput.ipynb", "x = 1"),

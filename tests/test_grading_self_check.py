@@ -339,7 +339,7 @@ def test_each_state_of_an_answer_is_told_in_words_and_exit_1(
     ("name", "data", "says"),
     [
         ("none.ipynb", None, "there is no file none.ipynb"),
-        ("broken.ipynb", b"{", "broken.ipynb cannot be graded: it is no notebook"),
+        ("broken.ipynb", b"{", "broken.ipynb cannot be graded: its JSON cannot be read: it ends"),
         ("empty.ipynb", b"", "it is empty"),
         ("other.ipynb", b'{"cells": [], "nbformat": 4}', "no cell of it belongs to an exercise"),
     ],

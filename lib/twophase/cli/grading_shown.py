@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import mean, median
 
 from rich.console import Console
@@ -133,6 +133,8 @@ def summary(console: Console, counted: Counts) -> None:
         said = "Asked by notebooks and not graded, so --release, --checks or --variants may be"
         said += " missing: " + ", ".join(f"{one_line(i)} in {n:,}" for i, n in named)
         console.print(Text(said, style="bold red"))
+    if counted.other_topics:
+        console.print(Text(_two_topics(counted.other_topics), style="bold red"))
     if counted.alone:
         files = ", ".join(one_line(f) for f in sorted(counted.alone)[:MOST_NAMED])
         more = ", …" if len(counted.alone) > MOST_NAMED else ""
@@ -146,6 +148,14 @@ def summary(console: Console, counted: Counts) -> None:
         said = f"Not official, {counted.labels['unsafe']:,} of them: graded without what should"
         said += " confine them (--unsafe)."
         console.print(Text(said, style="bold yellow"))
+
+
+def _two_topics(other_topics: Mapping[str, Sequence[str]]) -> str:
+    """One line about notebooks of two topics."""
+    named = [f"{', '.join(topics)} in {one_line(f)}" for f, topics in sorted(other_topics.items())]
+    more = ", …" if len(named) > MOST_NAMED else ""
+    said = "Two topics in one notebook, so that the one with fewer cells was not graded"
+    return f"{said}: {', '.join(named[:MOST_NAMED])}{more}"
 
 
 def _topics(counted: Counts) -> Table:

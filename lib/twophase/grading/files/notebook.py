@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twophase.grading.errors import Unreadable
+from twophase.grading.files import no_json
 
 MAX_BYTES = 8 * 2**20
 MAX_CELLS = 2_000
@@ -111,11 +112,11 @@ def parse(data: bytes) -> Notebook:
 
 def tree(data: bytes) -> Any:
     """The JSON in a notebook's bytes, whatever it is. Raises Unreadable."""
+    text = data.decode("utf-16" if data[:2] in UTF_16 else "utf-8-sig", "replace")
     try:
-        return json.loads(data.decode("utf-16" if data[:2] in UTF_16 else "utf-8-sig", "replace"))
+        return json.loads(text)
     except (ValueError, RecursionError, MemoryError) as e:
-        why = f"it is no notebook: its JSON cannot be read ({type(e).__name__})"
-        raise Unreadable(why) from None
+        raise Unreadable(no_json.sentence(data, text, e)) from None
 
 
 def raw_cells(data: bytes) -> list[Any]:

@@ -116,7 +116,7 @@ def the_one(folder: Path, topic: str, source: Source) -> Submission:
         raise NothingToGrade(
             f"There are {len(fitting)} notebooks in what was handed in ({names}). {HOW}"
         )
-    others = ", ".join(f"{s.name} ({t or 'not readable'})" for s, t in topics.items())
+    others = ", ".join(f"{s.name} ({_content(s, t, topic, source)})" for s, t in topics.items())
     raise NothingToGrade(
         f"No notebook of {topic or 'this course'} was handed in, but {others}. {HOW}"
     )
@@ -128,6 +128,14 @@ def _topic(submission: Submission, source: Source) -> str | None:
         return source.topic_of(notebook.parse(submission.read()), Path(submission.name).name)
     except Unreadable:
         return None
+
+
+def _content(submission: Submission, found: str | None, wanted: str, source: Source) -> str:
+    """What a notebook is that is not of the topic that is wanted."""
+    if found is None:
+        return "not readable"
+    n = source.besides(notebook.parse(submission.read()), found).get(wanted, 0)
+    return f"of {found}, with {n} of the exercises of {wanted} in it" if n else found
 
 
 def _worth(config: Config, source: Source) -> float | None:

@@ -33,6 +33,7 @@ from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.one_submission import SubmissionJudge
 from twophase.grading.release.release import Release, Source
+from twophase.grading.results.grade import OTHER_TOPIC, Flag
 from twophase.grading.results.records import Record, blank, filled, keyed, line_of
 from twophase.grading.sandbox import what_confines
 from twophase.grading.sandbox.affinity import one_processor
@@ -54,6 +55,8 @@ class Releases(Protocol):
     def topics(self) -> list[str]: ...
 
     def topic_of(self, notebook: Notebook, name: str) -> str: ...
+
+    def besides(self, notebook: Notebook, topic: str) -> dict[str, int]: ...
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,10 @@ class Judge:
             self._zygote, released, self._benches, self._course.limits, task.seed
         )
         with one_processor():
-            return filled(record, judge.grade(work), released.exercises)
+            grade = judge.grade(work)
+        others = self._course.source.besides(work, record["topic"])
+        grade.flags += [_not_graded(t, n, record["topic"]) for t, n in others.items()]
+        return filled(record, grade, released.exercises)
 
     def _start(self, released: Release, seed: int | str) -> None:
         if not self._started:  # while it loads: the right answers
@@ -157,6 +163,16 @@ class Judge:
         except GraderFault as e:
             self.fault = "" if self._started else str(e)
             raise
+
+
+def _not_graded(other: str, n: int, topic: str) -> Flag:
+    """Said of `n` exercises of another topic in a notebook that was graded as one of `topic`."""
+    its, were, those = ("exercise", "was", "that") if n == 1 else ("exercises", "were", "those")
+    says = (
+        f"The notebook was graded as one of {topic}, and its {n} {its} of {other} {were} not: hand"
+        f" {those} in as a notebook of {other}."
+    )
+    return Flag(OTHER_TOPIC, other, says)
 
 
 def fault_message(why: str) -> str:

@@ -53,8 +53,9 @@ class SecondLook:
         cut = exercise_id in self._cut
         broke = {o.error for o in first.verdict.outcomes} & {"timeout", "died"} and not cut
         tried = set() if cut else {self._plan.above(exercise_id)}
+        entries = self._exercises[exercise_id].entries
         ways = dict.fromkeys(
-            self._plan.alone(exercise_id, with_own)
+            self._plan.alone(exercise_id, with_own, entries)
             for with_own in ((False,) if broke else (True, False))
         )
         left = [steps for steps in ways if steps not in tried]

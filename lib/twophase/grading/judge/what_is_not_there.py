@@ -1,5 +1,6 @@
 """What is said where something was not there: a module (`from utils import double`), a file beside
-the notebook, another process, the network. Only the notebook is run, shut in."""
+the notebook, another process, the network, a GPU, somebody who types. Only the notebook is run,
+shut in."""
 
 from __future__ import annotations
 
@@ -14,10 +15,14 @@ from twophase.grading.sandbox.session import CellRun
 
 UNKNOWN_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 UNKNOWN_NAME = re.compile(r"\b(\w+)'? is not defined")
-# what is refused; also Numba's folder for machine code, and the resolver's words without a network
+# what is refused, or was never there; also Numba's folder for machine code, and what the resolver
+# says without a network
 REFUSED = re.compile(
     r"PermissionError|Permission denied|\[Errno (?:1|13)\]|name resolution|numba_cache"
+    r"|NameResolutionError|Name or service not known|FileNotFoundError|File `'[^`]*'` not found"
 )
+UNANSWERED = re.compile(r"EOFError: (?:EOF when reading a line|\s|$)|\bBdbQuit\b")
+NO_GPU = re.compile(r"compiled with CUDA|NVIDIA driver|No CUDA GPUs|'?MPS'? backend")
 WHY = (
     "Only the notebook is run, with the course's libraries and no file beside it: put what you need"
     " of {} into a cell."
@@ -27,6 +32,12 @@ WHY_REFUSED = (
     " and no other process; multiprocessing's locks and thread pools, and @njit(cache=True), need"
     " one of these. Leave that out of the answer's cell and of those above it."
 )
+
+WHY_UNANSWERED = (
+    "Nobody types where answers are graded, at input() or in a debugger: write the value into the"
+    " cell, and take breakpoints out."
+)
+WHY_NO_GPU = "Where answers are graded there is no GPU: compute on the CPU."
 
 
 def explained(verdict: Verdict, own: CellRun, above: Iterable[tuple[Step, CellRun]]) -> Verdict:
@@ -52,4 +63,8 @@ def reason(error: str) -> str:
     string."""
     if modules := UNKNOWN_MODULE.findall(error):
         return WHY.format(modules[0][:100])
+    if UNANSWERED.search(error):
+        return WHY_UNANSWERED
+    if NO_GPU.search(error):
+        return WHY_NO_GPU
     return WHY_REFUSED if REFUSED.search(error) else ""

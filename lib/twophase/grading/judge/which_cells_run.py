@@ -84,11 +84,16 @@ class ExecutionPlan:
         """The exercise's own steps: one, if no cell was split or copied."""
         return tuple(s for s in self.steps if s.exercise_id == exercise_id)
 
-    def alone(self, exercise_id: str, with_own: bool) -> tuple[Step, ...]:
+    def alone(
+        self, exercise_id: str, with_own: bool, entries: Sequence[str] = ()
+    ) -> tuple[Step, ...]:
         """The steps for one exercise by itself: the release's cells, its answer, and the
-        submission's own cells if wanted."""
+        submission's own cells if wanted, but for another try at it below its check."""
         roles = ("setup", "given", "own") if with_own else ("setup", "given")
-        return tuple(s for s in self.steps if s.role in roles or s.exercise_id == exercise_id)
+        below = (s for s in self.steps[self.asked[exercise_id] :] if s.role == "own")
+        again = {s for s in below if _defines(s.source, entries)}
+        steps = (s for s in self.steps if s not in again)
+        return tuple(s for s in steps if s.role in roles or s.exercise_id == exercise_id)
 
     def overwrites(self, exercise_id: str, entries: Sequence[str]) -> tuple[Step, ...]:
         """The cells between its answer and where it is asked that define one of its names again."""
@@ -106,22 +111,18 @@ class ExecutionPlan:
     def reached_into(self, exercise_id: str) -> bool:
         """Whether another cell looks as if it changed something that is not its own, so that this
         answer may suffer."""
-        others = (
-            s
-            for s in self.above(exercise_id)
-            if s.role not in ("setup", "given") and s.exercise_id != exercise_id
-        )
-        return any(REACHES.search(s.source) for s in others)
+        return any(REACHES.search(s.source) for s in self._others_above(exercise_id))
+
+    def _others_above(self, exercise_id: str) -> list[Step]:
+        """The submission's cells above where the exercise is asked that are no answer to it."""
+        above = (s for s in self.above(exercise_id) if s.role not in ("setup", "given"))
+        return [s for s in above if s.exercise_id != exercise_id]
 
     def may_suffer(self, exercise_id: str) -> bool:
         """Whether another cell above, or a function of it that was asked before, may have done
         anything to this answer, or one below would have: more than define names that it does not
         use."""
-        others = [
-            s
-            for s in self.above(exercise_id)
-            if s.role not in ("setup", "given") and s.exercise_id != exercise_id
-        ]
+        others = self._others_above(exercise_id)
         if any(REACHES.search(s.source) or SETS.search(s.source) for s in others):
             return True
         if not all(only_defines(s.source) for s in others):

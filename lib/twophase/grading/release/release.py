@@ -27,6 +27,10 @@ SETUP = (
     "from twophase.lab import NotYet, check, hint, solution, progress\nimport math\nimport numpy as"
     " np\nimport torch\n"
 )
+SEVERAL = (
+    "it asks for exercises of {}, and no cell has an id that says of which it is; hand in a"
+    " notebook for each"
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,18 @@ class Source:
         told = asked if len(asked) == 1 else named or self._in_name(name)
         if len(told) == 1 and told <= {*known}:
             return told.pop()
+        if len(asked) > 1:
+            raise Unreadable(SEVERAL.format(" and ".join(sorted(asked))))
         raise Unreadable("no cell of it belongs to an exercise of this course")
+
+    def besides(self, notebook: Notebook, topic: str) -> dict[str, int]:
+        """The other topics of which a notebook has exercises, and how many: those are not graded if
+        it is of `topic`."""
+        ids = {c.grade_id.removesuffix("-check") for c in notebook.cells if c.is_code}
+        ids.update(i for c in notebook.cells if c.is_code for i in checked(c.source))
+        catalog = self.catalog()
+        others = {t: {*catalog.ids(t), *catalog.listed_ids(t)} for t in self.topics() if t != topic}
+        return {t: len(ids & asked) for t, asked in others.items() if ids & asked}
 
     def _asked(self, notebook: Notebook) -> set[str]:
         """The topics of the course whose checks a notebook calls, released or not."""

@@ -8,6 +8,7 @@ from twophase.checks.judge import Verdict
 from twophase.grading.sandbox.session import CellRun
 
 NOT_ASKED = "not_asked"  # a flag: the notebook asks an exercise that its release does not
+OTHER_TOPIC = "other_topic"  # a flag: the notebook has exercises of a second topic, too
 
 
 @dataclass(frozen=True)

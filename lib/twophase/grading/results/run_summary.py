@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from twophase.grading.results.grade import NOT_ASKED
+from twophase.grading.results.grade import NOT_ASKED, OTHER_TOPIC
 from twophase.grading.results.records import Record
 
 BROKEN = ("timeout", "died", "protocol")  # errors of a case
@@ -53,10 +53,14 @@ class Counts:
     alone: Counter[str] = field(default_factory=Counter)
     # exercises that notebooks ask and nobody graded
     not_asked: Counter[str] = field(default_factory=Counter)
+    # notebooks of two topics, by file: the topics that were not graded
+    other_topics: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
         self.statuses[record["status"]] += 1
         self.not_asked.update(f["where"] for f in record["flags"] if f["name"] == NOT_ASKED)
+        if others := [f["where"] for f in record["flags"] if f["name"] == OTHER_TOPIC]:
+            self.other_topics[record["file"]] = others
         if alone := sum(question["alone"] for question in record["questions"]):
             self.alone[record["file"]] = alone
         if record["points"] is not None:

@@ -8,6 +8,7 @@ import importlib
 import os
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,8 @@ def make_shell() -> Any:
 
 
 def _start_no_program(shell: Any) -> None:
-    """`!ls`, `x = !ls` and `%pip install x` start nothing and say so. The cell goes on, as in a
-    notebook, where a program that fails is no exception either."""
+    """`!ls`, `x = !ls`, `%pip install x` and `%conda install x` start nothing and say so. The cell
+    goes on, as in a notebook, where a program that fails is no exception either."""
     from IPython.utils.text import SList
 
     def system(command: str) -> None:
@@ -95,7 +96,12 @@ def _start_no_program(shell: Any) -> None:
         system(command)
         return SList() if split else ""
 
+    def installer(name: str) -> Callable[[str], None]:
+        return lambda line: system(f"{name} {line}")
+
     shell.system, shell.getoutput = system, getoutput
+    for name in ("conda", "mamba", "micromamba", "uv"):  # they look for their programs first
+        shell.register_magic_function(installer(name), "line", name)
 
 
 def _leave_plain_python(shell: Any) -> None:
