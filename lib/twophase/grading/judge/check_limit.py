@@ -80,9 +80,8 @@ class Alarm:
         try:
             yield
         finally:
-            self._open = (
-                False  # it may ring just before this line: then whoever calls this shuts it again
-            )
+            # it may ring just before this line: then whoever calls this shuts it again
+            self._open = False
 
     def _ring(self, number: int, frame: Any) -> None:
         self._rang = True

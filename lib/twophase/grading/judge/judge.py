@@ -136,16 +136,14 @@ class Judge:
         data = task.submission.read()
         record["digests"]["submission"] = hashlib.sha256(data).hexdigest()
         work = notebook.parse(data)
-        record["topic"] = self._course.source.topic_of(
-            work, task.submission.name.rpartition("/")[2]
-        )
+        name = task.submission.name.rpartition("/")[2]
+        record["topic"] = self._course.source.topic_of(work, name)
         self._zygote.launch()  # it loads its libraries while we load ours
         released = self._course.source.load(record["topic"])
         record["digests"]["release"] = released.digest
         self._start(released, task.seed)
-        judge = SubmissionJudge(
-            self._zygote, released, self._benches, self._course.limits, task.seed
-        )
+        limits = self._course.limits
+        judge = SubmissionJudge(self._zygote, released, self._benches, limits, task.seed)
         with one_processor():
             grade = judge.grade(work)
         others = self._course.source.besides(work, record["topic"])

@@ -16,7 +16,7 @@ from twophase.grading.judge.replay import Replay
 from twophase.grading.judge.time_budget import Allowance, Usage
 from twophase.grading.judge.what_is_not_there import explained
 from twophase.grading.judge.which_cells_run import ExecutionPlan
-from twophase.grading.results.grade import Graded
+from twophase.grading.results.grade import BROKEN, Graded
 from twophase.grading.sandbox.session import CellRun, Session
 
 TIME_IS_UP = "The notebook used up its time before this was judged."
@@ -24,7 +24,6 @@ APART = (
     "Right as long as one process does it all, and wrong when what it returned is handed to another"
     " one: what it needs later must be in what it returns."
 )
-TROUBLE = ("timeout", "died", "protocol")
 LONGEST_OUTPUT = 20_000  # characters
 
 
@@ -54,24 +53,26 @@ class Look:
             return Graded(verdict_of(exercise, "failed", fault.message, fault.kind), ran)
         if session is None:
             return Graded(verdict_of(exercise, "failed", TIME_IS_UP, "timeout"))
-        verdict = self._ask(exercise, session, allowance, whole)
-        self.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
+        verdict = self._ask(exercise, [session], allowance, whole)
         if verdict.status == "missing" and ran.error:
             verdict = replace(verdict, message=f"Its cell stopped with {ran.error}")
         above = ((s, r) for s, r in self._replay.ran.items() if s in self._plan.above(exercise.id))
         return Graded(explained(verdict, ran, above), ran)
 
     def _ask(
-        self, exercise: Exercise, session: Session, allowance: Allowance, whole: bool
+        self, exercise: Exercise, sessions: Sequence[Session], allowance: Allowance, whole: bool
     ) -> Verdict:
-        """The bench's verdict. What the bench takes for itself (cases, right and wrong answers) is
-        nobody's time."""
+        """The bench's verdict on an answer in one process, or in two that are asked in turn. What
+        the bench takes for itself (cases, right and wrong answers) is nobody's time."""
         bench = self._benches.of(exercise, self._seed)
-        answer = RemoteAnswer(session, time.monotonic() + allowance.left_s)
-        verdict = bench.judge(answer, whole)
-        self._usage.add(answer.elapsed_s, answer.waited_s)
-        if answer.interrupted:  # in the middle of the check's code: whatever it keeps is made again
+        until, several = time.monotonic() + allowance.left_s, len(sessions) > 1
+        answers = [RemoteAnswer(session, until, handed=several) for session in sessions]
+        verdict = bench.judge(Relay(*answers) if several else answers[0], whole)
+        self._usage.add(answers[0].elapsed_s, max(a.waited_s for a in answers))
+        # in the middle of the check's code: whatever it keeps is made again
+        if any(a.interrupted for a in answers):
             self._benches.forget(exercise, self._seed)
+        self.trouble |= {o.error for o in verdict.outcomes} & set(BROKEN)
         return verdict
 
     def relayed(
@@ -85,18 +86,12 @@ class Look:
         gives, asked in turn."""
         if not (first.verdict.right and exercise.relayed):
             return first
-        verdict = verdict_of(exercise, "failed", TIME_IS_UP, "timeout")
-        if sessions := pair():
-            bench = self._benches.of(exercise, self._seed)
-            until = time.monotonic() + allowance.left_s
-            answers = [RemoteAnswer(session, until, handed=True) for session in sessions]
-            verdict = bench.judge(Relay(*answers), whole=False)
-            self._usage.add(answers[0].elapsed_s, max(a.waited_s for a in answers))
-            if any(a.interrupted for a in answers):
-                self._benches.forget(exercise, self._seed)
-            if not verdict.right:
-                verdict = replace(verdict, message=APART)
-        self.trouble |= {o.error for o in verdict.outcomes} & set(TROUBLE)
+        if not (sessions := pair()):
+            self.trouble.add("timeout")
+            return replace(first, verdict=verdict_of(exercise, "failed", TIME_IS_UP, "timeout"))
+        verdict = self._ask(exercise, sessions, allowance, whole=False)
+        if not verdict.right:
+            verdict = replace(verdict, message=APART)
         return replace(first, verdict=verdict)
 
 

@@ -20,7 +20,7 @@ from twophase.grading.judge.look import Look, verdict_of
 from twophase.grading.judge.replay import Replay
 from twophase.grading.judge.second_look import TRIES, SecondLook
 from twophase.grading.judge.time_budget import Allowance, Usage
-from twophase.grading.judge.which_cells_run import NOWHERE, ExecutionPlan, make_plan
+from twophase.grading.judge.which_cells_run import NOWHERE, make_plan
 from twophase.grading.release.release import Release
 from twophase.grading.results.grade import Flag, Grade, Graded
 from twophase.grading.sandbox.limits import Limits
@@ -49,11 +49,9 @@ class _Run:
     """One submission on its way through its judge."""
 
     def __init__(self, its: SubmissionJudge, notebook: Notebook) -> None:
-        self._release = its.release
-        limits = its.limits
-        self._plan: ExecutionPlan = make_plan(notebook, its.release)
-        more = self._plan.loads_more()
-        self._replay = Replay(its.zygote, limits, more)
+        self._release, limits = its.release, its.limits
+        self._plan = make_plan(notebook, its.release)
+        self._replay = Replay(its.zygote, limits, self._plan.loads_more())
         usage = Usage(limits.waiting_s)
         self._whole = Allowance(usage, limits.submission_s, limits.forks)
         self._together = Allowance(usage, limits.submission_s / 2, limits.forks)
@@ -70,9 +68,8 @@ class _Run:
         with self._replay.kept(self._plan.steps, self._together, 2) as pair:
             for i, first in seen.items():  # once the process of all together has ended
                 above = partial(pair, self._plan.asked[i])
-                relayed = self._look.relayed(
-                    self._release.exercises[i], first, above, self._together
-                )
+                exercise = self._release.exercises[i]
+                relayed = self._look.relayed(exercise, first, above, self._together)
                 seen[i] = first if relayed is first else self._noted(relayed)
         found = {i: seen[i] for i in self._release.exercises}
         again = [i for i, first in found.items() if self._second.is_deserved_by(first)]

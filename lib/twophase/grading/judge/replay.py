@@ -66,16 +66,11 @@ class Replay:
         if session.broken is not None or (steps and allowance.left_s <= 0):
             return False
         try:
-            self._run_all(session, steps, allowance)
+            self._run(session, steps, allowance)
         except AnswerError as e:
             self.trouble.add(e.kind)
             return False
         return True
-
-    def _run_all(self, session: Session, steps: Sequence[Step], allowance: Allowance) -> None:
-        for step in steps:
-            if step not in self.guilty:
-                self._run(session, step, allowance)
 
     def process(
         self, steps: Sequence[Step], allowance: Allowance, beside: bool = False
@@ -87,7 +82,7 @@ class Replay:
             self.forks += 1
             session = self._zygote.fork(self._limits, beside, self._more)
             try:
-                self._run_all(session, steps, allowance)
+                self._run(session, steps, allowance)
                 return session
             except AnswerError as e:
                 session.close()
@@ -97,18 +92,19 @@ class Replay:
                 raise
         return None
 
-    def _run(self, session: Session, step: Step, allowance: Allowance) -> None:
-        """Run a step and keep what it gave. Raises AnswerError if it broke the process; then it is
-        guilty.
+    def _run(self, session: Session, steps: Sequence[Step], allowance: Allowance) -> None:
+        """Run the innocent steps and keep what they gave. Raises AnswerError if one broke the
+        process; then it is guilty.
 
         But not if it had less time than a cell may take, because others had used it up.
         """
-        limit_s = max(0.01, min(self._limits.cell_s, allowance.left_s))
-        try:
-            with allowance.usage.running(session.waited_s):
-                ran = session.run_cell(step.source, limit_s)
-        except AnswerError as e:
-            if e.kind != "timeout" or limit_s == self._limits.cell_s:
-                self.guilty[step] = e
-            raise
-        self.ran.setdefault(step, ran)
+        for step in (s for s in steps if s not in self.guilty):
+            limit_s = max(0.01, min(self._limits.cell_s, allowance.left_s))
+            try:
+                with allowance.usage.running(session.waited_s):
+                    ran = session.run_cell(step.source, limit_s)
+            except AnswerError as e:
+                if e.kind != "timeout" or limit_s == self._limits.cell_s:
+                    self.guilty[step] = e
+                raise
+            self.ran.setdefault(step, ran)

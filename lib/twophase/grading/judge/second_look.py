@@ -5,7 +5,7 @@ so that an answer which guesses gains nothing."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from twophase.checks.exercise import Exercise
@@ -19,43 +19,37 @@ TRIES = 3  # processes for an exercise by itself: two cells may turn out to brea
 CONFIRMATIONS = 3  # more processes in which an answer must be right that was not at the first look
 
 
+@dataclass(frozen=True)
 class SecondLook:
     """Decides what of one submission is looked at again, and does it. `cut`: the exercises for
     which the time of all together did not last."""
 
-    def __init__(
-        self,
-        plan: ExecutionPlan,
-        replay: Replay,
-        look: Look,
-        exercises: Mapping[str, Exercise],
-        cut: set[str],
-    ) -> None:
-        self._plan, self._replay, self._look = plan, replay, look
-        self._exercises, self._cut = exercises, cut
+    plan: ExecutionPlan
+    replay: Replay
+    look: Look
+    exercises: Mapping[str, Exercise]
+    cut: set[str]
 
     def is_deserved_by(self, first: Graded) -> bool:
         """Whether it is not right, and another cell may be to blame."""
-        verdict = first.verdict
-        if verdict.right or not self._plan.answers(verdict.exercise_id):
+        verdict, exercise_id = first.verdict, first.verdict.exercise_id
+        if verdict.right or not self.plan.answers(exercise_id):
             return False
-        if verdict.status in ("wrong", "missing") and not self._plan.may_suffer(
-            verdict.exercise_id
-        ):
+        if verdict.status in ("wrong", "missing") and not self.plan.may_suffer(exercise_id):
             return False
         if verdict.status == "not_yet":  # said by its own cell, or by one that wants to harm it
-            return not self._plan.is_stub(verdict.exercise_id)
-        return not verdict.misconception or self._plan.reached_into(verdict.exercise_id)
+            return not self.plan.is_stub(exercise_id)
+        return not verdict.misconception or self.plan.reached_into(exercise_id)
 
     def take(self, exercise_id: str, first: Graded, share: Allowance) -> Graded:
         """A second look at what is not right, without the other answers, then without the
         submission's own cells either."""
-        cut = exercise_id in self._cut
+        cut = exercise_id in self.cut
         broke = {o.error for o in first.verdict.outcomes} & {"timeout", "died"} and not cut
-        tried = set() if cut else {self._plan.above(exercise_id)}
-        entries = self._exercises[exercise_id].entries
+        tried = set() if cut else {self.plan.above(exercise_id)}
+        entries = self.exercises[exercise_id].entries
         ways = dict.fromkeys(
-            self._plan.alone(exercise_id, with_own, entries)
+            self.plan.alone(exercise_id, with_own, entries)
             for with_own in ((False,) if broke else (True, False))
         )
         left = [steps for steps in ways if steps not in tried]
@@ -92,19 +86,19 @@ class SecondLook:
     ) -> Graded | None:
         """The verdict where only these steps have run, on all cases if it is `whole`; None if they
         cannot be run in time."""
-        guilty = self._replay.guilty
-        own = self._plan.answers(exercise_id)
+        guilty = self.replay.guilty
+        own = self.plan.answers(exercise_id)
         blamed = {s: guilty.pop(s) for s in own if s in guilty}
-        session = self._replay.process(steps, allowance)
+        session = self.replay.process(steps, allowance)
         if session is None:
             guilty |= blamed
             return None
         with session:
-            exercise = self._exercises[exercise_id]
-            second = self._look.judge(exercise, session, allowance, whole)
-        with self._replay.kept(steps, allowance, 2) as pair:
+            exercise = self.exercises[exercise_id]
+            second = self.look.judge(exercise, session, allowance, whole)
+        with self.replay.kept(steps, allowance, 2) as pair:
             two = partial(pair, len(steps))
-            second = self._look.relayed(exercise, second, two, allowance)
+            second = self.look.relayed(exercise, second, two, allowance)
         for step, why in blamed.items():
             guilty.setdefault(step, why)
         return second
@@ -113,8 +107,5 @@ class SecondLook:
 def _tells_more(second: Graded, first: Graded) -> bool:
     """Whether the first look found a broken process, and the second, without the other cells, an
     ordinary answer that is not right."""
-    return first.verdict.status == "failed" and second.verdict.status in (
-        "wrong",
-        "not_yet",
-        "missing",
-    )
+    ordinary = second.verdict.status in ("wrong", "not_yet", "missing")
+    return first.verdict.status == "failed" and ordinary

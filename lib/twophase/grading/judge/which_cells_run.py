@@ -9,7 +9,7 @@ stands: what comes below can neither break nor mend it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from twophase.grading.files.cell_names import checked, defined, only_defines, used
@@ -108,21 +108,21 @@ class ExecutionPlan:
         """Whether the exercise's own cell is a stub still."""
         return any("NotYet" in s.source for s in self.answers(exercise_id))
 
+    def _others(self, exercise_id: str) -> list[Step]:
+        """The submission's other steps above where the exercise is asked."""
+        theirs = (s for s in self.above(exercise_id) if s.role not in ("setup", "given"))
+        return [s for s in theirs if s.exercise_id != exercise_id]
+
     def reached_into(self, exercise_id: str) -> bool:
         """Whether another cell looks as if it changed something that is not its own, so that this
         answer may suffer."""
-        return any(REACHES.search(s.source) for s in self._others_above(exercise_id))
-
-    def _others_above(self, exercise_id: str) -> list[Step]:
-        """The submission's cells above where the exercise is asked that are no answer to it."""
-        above = (s for s in self.above(exercise_id) if s.role not in ("setup", "given"))
-        return [s for s in above if s.exercise_id != exercise_id]
+        return any(REACHES.search(s.source) for s in self._others(exercise_id))
 
     def may_suffer(self, exercise_id: str) -> bool:
         """Whether another cell above, or a function of it that was asked before, may have done
         anything to this answer, or one below would have: more than define names that it does not
         use."""
-        others = self._others_above(exercise_id)
+        others = self._others(exercise_id)
         if any(REACHES.search(s.source) or SETS.search(s.source) for s in others):
             return True
         if not all(only_defines(s.source) for s in others):
@@ -254,46 +254,27 @@ def _copies(cells: Mapping[int, Cell], release: Release) -> list[Flag]:
 
 
 def _is_check(cell: Cell, release: Release) -> bool:
-    return (
-        cell.grade_id.endswith("-check")
-        and cell.grade_id.removesuffix("-check") in release.exercises
-    )
+    exercise_id = cell.grade_id.removesuffix("-check")
+    return exercise_id != cell.grade_id and exercise_id in release.exercises
 
 
-def _cell_flags(n: int, cell: Cell, release: Release) -> list[Flag]:
-    where = cell.grade_id[:80] or f"cell {n + 1}"
-    found: list[Flag] = []
+def _cell_flags(n: int, cell: Cell, release: Release) -> Iterator[Flag]:
+    where, source = cell.grade_id[:80] or f"cell {n + 1}", cell.source.strip()
+    exercise_id = cell.grade_id.removesuffix("-check")
     asked = cell.grade_id[:80].removesuffix("-check")
-    if (
-        cell.grade
-        and asked.startswith(f"{release.topic}-")
-        and asked not in (*release.exercises, *release.held_back)
-    ):
-        found.append(
-            Flag(
-                NOT_ASKED,
-                asked,
-                "The notebook asks this exercise, and what it is graded against does not.",
-            )
-        )
-    if (
-        cell.grade_id in release.locked
-        and cell.source.strip() != release.locked[cell.grade_id].strip()
-    ):
+    known = (*release.exercises, *release.held_back)
+    if cell.grade and asked.startswith(f"{release.topic}-") and asked not in known:
+        says = "The notebook asks this exercise, and what it is graded against does not."
+        yield Flag(NOT_ASKED, asked, says)
+    if cell.grade_id in release.locked and source != release.locked[cell.grade_id].strip():
         says = "A locked cell was changed: the released one was run, and then this one."
-        found.append(Flag("locked_cell_changed", where, says))
-    if (
-        _is_check(cell, release)
-        and cell.source.strip() != f'check("{cell.grade_id.removesuffix("-check")}")'
-    ):
+        yield Flag("locked_cell_changed", where, says)
+    if _is_check(cell, release) and source != f'check("{exercise_id}")':
         says = "A check cell was changed: it was run as a cell of the submission's own."
-        found.append(Flag("check_cell_changed", where, says))
-    if cell.is_code and CHECK_DEFINED.search(cell.source):
-        found.append(
-            Flag("defines_check", where, "It defines a `check` of its own, which has no say.")
-        )
-    if cell.is_code and any(name in cell.source for name in GRADER_NAMES):
-        found.append(
-            Flag("names_grader", where, "It names the checks or the grader: no answer needs them.")
-        )
-    return found
+        yield Flag("check_cell_changed", where, says)
+    if cell.is_code and CHECK_DEFINED.search(source):
+        says = "It defines a `check` of its own, which has no say."
+        yield Flag("defines_check", where, says)
+    if cell.is_code and any(name in source for name in GRADER_NAMES):
+        says = "It names the checks or the grader: no answer needs them."
+        yield Flag("names_grader", where, says)

@@ -60,12 +60,13 @@ def from_cells(
     digest: str,
     held_back: Collection[str] = (),
 ) -> Release:
-    """The release of a notebook of these cells: its check cells say what of `exercises` it asks."""
+    """The release of a notebook of these cells: its check cells say what of `exercises` it asks.
+    Raises ValueError if that is one without a check."""
     checks = [c.grade_id for c in cells if c.grade and c.grade_id.endswith("-check")]
     asked = [i.removesuffix("-check") for i in checks]
     unknown = [i for i in asked if i not in exercises and i not in held_back]
     if unknown:
-        raise GraderFault(f"the released notebook of {topic} asks {unknown[0]}, which has no check")
+        raise ValueError(f"the released notebook of {topic} asks {unknown[0]}, which has no check")
     locked = {c.grade_id: c.source for c in cells if _is_locked(c)}
     before = takewhile(lambda c: c.grade_id not in exercises, cells)
     first = tuple(c.grade_id for c in before if _is_locked(c))
@@ -176,10 +177,7 @@ class Source:
             _require_same(given, catalog, f"{self.folder()}")
         touched = {t for folder in catalog.folders() for t in folder.topics}
         for topic in [t for t in self.topics() if given is not None or t in touched]:
-            try:
-                _load(self, topic)
-            except GraderFault as e:
-                raise ValueError(str(e)) from None
+            _load(self, topic)
         for folder in catalog.folders():
             for exercise_id in folder.ids():
                 if wrong := prove.reference(folder.load(exercise_id)):

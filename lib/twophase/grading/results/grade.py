@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from twophase.checks.judge import Verdict
 from twophase.grading.sandbox.session import CellRun
 
+BROKEN = ("timeout", "died", "protocol")  # errors of a case: its process can no longer be used
 NOT_ASKED = "not_asked"  # a flag: the notebook asks an exercise that its release does not
 OTHER_TOPIC = "other_topic"  # a flag: the notebook has exercises of a second topic, too
 

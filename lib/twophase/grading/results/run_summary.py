@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from twophase.grading.results.grade import NOT_ASKED, OTHER_TOPIC
+from twophase.grading.results.grade import BROKEN, NOT_ASKED, OTHER_TOPIC
 from twophase.grading.results.records import Record
-
-BROKEN = ("timeout", "died", "protocol")  # errors of a case
 
 
 @dataclass

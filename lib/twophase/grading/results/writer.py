@@ -13,7 +13,7 @@ from twophase.grading.results.reader import Index
 from twophase.grading.results.records import Record, line_of
 
 
-class Results:
+class Results(contextlib.AbstractContextManager["Results"]):
     """The results in a folder. One process at a time, and no more in memory than an index."""
 
     def __init__(self, folder: Path) -> None:
@@ -31,9 +31,6 @@ class Results:
         except BaseException:
             os.close(self._fd)
             raise
-
-    def __enter__(self) -> Results:
-        return self
 
     def __exit__(self, *error: object) -> None:
         os.close(self._fd)

@@ -104,14 +104,12 @@ def differences(before: Any, after: Any, where: str = "") -> Iterator[Difference
     """Every place where two results differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in sorted(before.keys() | after.keys()):
-            yield from differences(
-                before.get(name), after.get(name), f"{where}.{name}" if where else name
-            )
+            at = f"{where}.{name}" if where else name
+            yield from differences(before.get(name), after.get(name), at)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for n, (a, b) in enumerate(zip(before, after, strict=True)):
-            yield from differences(
-                a, b, f"{where}[{a['id'] if isinstance(a, dict) and 'id' in a else n}]"
-            )
+            at = a["id"] if isinstance(a, dict) and "id" in a else n
+            yield from differences(a, b, f"{where}[{at}]")
     elif before != after or type(before) is not type(after):
         yield Difference(where, _text(before), _text(after))
 

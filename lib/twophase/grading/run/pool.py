@@ -49,8 +49,9 @@ class JudgeProcess:
         self._heard = bytearray()
         self._pipe, theirs = socket.socketpair()
         self.until = time.monotonic() + START_S
+        self._server = server
         with theirs:
-            self._process = server.judge(judge.__name__, theirs)
+            self._name = server.judge(judge.__name__, theirs)
         with contextlib.suppress(OSError):  # it is gone: `hear` will say so
             self._pipe.sendall(pickle.dumps((sys.path, os.getcwd(), dict(os.environ))))
             labels = what_confines.confined_by()  # tried while the libraries are loaded there
@@ -112,7 +113,7 @@ class JudgeProcess:
 
     def _last_words(self) -> str:
         """Why the process ended, as far as it can be known."""
-        code = self._process.code(END_S)
+        code = self._server.ended(self._name, END_S)
         said = last_line(self._folder / LOG)
         if said and code not in (0, None) and code > 0:
             return f"its process ended: {said}"
@@ -127,9 +128,9 @@ class JudgeProcess:
     def close(self, at_once: bool = False) -> None:
         """End the process and wait until it has. `at_once`: kill it, which ends its zygote too."""
         self.hang_up()
-        if at_once or self._process.code(END_S) is None:
-            self._process.kill()
-            self._process.code(END_S)
+        if at_once or self._server.ended(self._name, END_S) is None:
+            self._server.kill(self._name)
+            self._server.ended(self._name, END_S)
         scratch.leave(self._folder)
 
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 ALL = 0xFFFFFFFF
 OWN_PROCESS = -1  # in a test's values: the number of the process that installs the filter
-LAST_KNOWN = (
-    462  # mseal, Linux 6.10: what comes later "does not exist", so that libraries fall back
-)
+# mseal, Linux 6.10: what comes later "does not exist", so that libraries fall back
+LAST_KNOWN = 462
 
 # name, x86-64, aarch64; "-" where an architecture has no such call
 _TABLE = """
@@ -52,17 +51,15 @@ getuid 102 174  geteuid 107 175  getgid 104 176  getegid 108 177  getresuid 118 
 capget 125 90  getrlimit 97 163  prlimit64 302 261  getrusage 98 165  sysinfo 99 179  uname 63 160  getrandom 318 278
 """
 
-# what a judge does beside: it passes descriptors on, keeps a folder and removes it, ends its zygote
-_JUDGE = """
-sendmsg 46 211  recvmsg 47 212  setsockopt 54 208  pidfd_open 434 434  ftruncate 77 46  flock 73 32
-mkdir 83 -  mkdirat 258 34  rmdir 84 -  unlink 87 -  unlinkat 263 35  rename 82 -  renameat 264 38  renameat2 316 276
-chmod 90 -  fchmod 91 52  fchmodat 268 53
-"""
-
 # what a submission does beside that has a folder of its own; Landlock says where
 _FOLDER = """
 mkdir 83 -  mkdirat 258 34  rmdir 84 -  unlink 87 -  unlinkat 263 35  rename 82 -  renameat 264 38  renameat2 316 276
 ftruncate 77 46
+"""
+# what a judge, which keeps a folder too, does beside: it passes descriptors on, ends its zygote
+_JUDGE = """
+sendmsg 46 211  recvmsg 47 212  setsockopt 54 208  pidfd_open 434 434  flock 73 32
+chmod 90 -  fchmod 91 52  fchmodat 268 53
 """
 # these "do not exist": the C library then takes the older call, whose arguments a filter can see
 _ABSENT = "clone3 435 435  openat2 437 437  io_uring_setup 425 425"
@@ -149,6 +146,6 @@ SUBMISSION = Calls(ALLOWED, TESTS)
 WITH_A_FOLDER = Calls(ALLOWED | _parsed(_FOLDER), TESTS)
 # no process, no program, no connection, no look at another process: it may write files and signal
 JUDGE = Calls(
-    ALLOWED | _parsed(_JUDGE),
+    ALLOWED | _parsed(_FOLDER) | _parsed(_JUDGE),
     {name: TESTS[name] for name in ("clone", "prlimit64", "prctl", "arch_prctl", "socketpair")},
 )

@@ -9,10 +9,9 @@ import signal
 from collections.abc import Callable
 
 
-def kill_descendants() -> int:
+def kill_descendants() -> None:
     """Kill and reap every process below this one, however deep: orphans come to us, since we are a
-    subreaper. Returns how many."""
-    reaped = 0
+    subreaper."""
     while children := _children():
         for pid in children:
             _kill(os.killpg, pid)
@@ -22,8 +21,6 @@ def kill_descendants() -> int:
                 os.waitpid(-1, 0)
             except ChildProcessError:
                 break
-            reaped += 1
-    return reaped
 
 
 def _kill(how: Callable[[int, int], None], pid: int) -> None:

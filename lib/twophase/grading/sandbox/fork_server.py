@@ -99,12 +99,12 @@ def main() -> None:
     control, folder = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()  # it would look through a million objects again and again, and free nothing
-    failed = preload()
+    preload()
     shell = make_shell()
     seed()
 
     def become_zygote(request: dict[str, str], fds: list[int]) -> None:
-        zygote.serve(socket.socket(fileno=fds[0]), shell, failed)
+        zygote.serve(socket.socket(fileno=fds[0]), shell)
 
     def become_judge(request: dict[str, str], fds: list[int]) -> None:
         # of the checks, for the next run

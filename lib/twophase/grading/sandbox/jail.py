@@ -52,10 +52,8 @@ class Jail:
         may_write = self._rules is not None and self._filtered
         self._own = own if may_write and own is not None and _writes(own) else None
         if self._filtered:
-            own_folder = self._own is not None
-            self._calls = seccomp.prepared(
-                allowed_syscalls.WITH_A_FOLDER if own_folder else allowed_syscalls.SUBMISSION
-            )
+            calls = allowed_syscalls.WITH_A_FOLDER if self._own else allowed_syscalls.SUBMISSION
+            self._calls = seccomp.prepared(calls)
         linux.forgo_capabilities()
 
     @property

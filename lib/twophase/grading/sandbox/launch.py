@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import twophase
 from twophase.grading.errors import GraderFault, ServerGone
@@ -28,17 +28,6 @@ LOG = "log"
 ENVIRONMENT = {
     f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "NUMBA")
 } | {"PYTHONHASHSEED": "0", "GOMP_SPINCOUNT": "0"}
-
-
-class Child(Protocol):
-    """A judge's process, to the process that started it."""
-
-    def kill(self) -> None: ...
-
-    def code(self, within_s: float) -> int | None:
-        """Its exit code (negative: the signal that ended it); None if it has not ended, or nobody
-        knows how."""
-        ...
 
 
 class ForkServer:
@@ -60,13 +49,13 @@ class ForkServer:
         """Have a zygote forked, with this end of its control socket. Raises GraderFault."""
         self._send({"do": "zygote"}, [control])
 
-    def judge(self, module: str, pipe: socket.socket) -> Child:
-        """Have a judge forked: `serve` of this module, with this end of its pipe. Raises
-        GraderFault."""
+    def judge(self, module: str, pipe: socket.socket) -> str:
+        """Have a judge forked: `serve` of this module, with this end of its pipe. Returns its name,
+        for `ended` and `kill`. Raises GraderFault."""
         name = secrets.token_hex(8)
         self._send({"do": "judge", "child": name, "module": module}, [pipe])
         self._codes[name] = None
-        return ForkedChild(self, name)
+        return name
 
     def said(self) -> str:
         """The last line that the fork server, or a child of it, has written to its log."""
@@ -99,7 +88,8 @@ class ForkServer:
         self._codes = {}
 
     def ended(self, name: str, within_s: float) -> int | None:
-        """The exit code of this child, once it has ended; None if that takes longer."""
+        """The exit code of this judge (negative: the signal that ended it), once it has ended; None
+        if that takes longer, or if nobody knows how it ended."""
         until = time.monotonic() + within_s
         with contextlib.suppress(OSError):  # it has gone itself
             while self._codes.get(name, 0) is None and (notice := self._notice(until)):
@@ -116,7 +106,7 @@ class ForkServer:
         return dict(json.loads(data)) if data else None
 
     def kill(self, name: str) -> None:
-        """Kill this child, unless it has ended."""
+        """Kill this judge, unless it has ended."""
         with contextlib.suppress(OSError):
             if self._connection is not None and self._codes.get(name, 0) is None:
                 self._connection.send(json.dumps({"do": "kill", "child": name}).encode())
@@ -146,19 +136,6 @@ def make_server() -> ForkServer:
 
         return PracticeServer()
     return ForkServer()
-
-
-class ForkedChild:
-    """A child of a fork server."""
-
-    def __init__(self, server: ForkServer, name: str) -> None:
-        self._server, self._name = server, name
-
-    def kill(self) -> None:
-        self._server.kill(self._name)
-
-    def code(self, within_s: float) -> int | None:
-        return self._server.ended(self._name, within_s)
 
 
 def last_line(log: Path) -> str:

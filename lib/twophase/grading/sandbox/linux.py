@@ -9,20 +9,14 @@ from functools import cache
 
 CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES = 64  # more than any kernel has
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_SECUREBITS = (
-    1,
-    4,
-    22,
-    24,
-    28,
-)
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP = 1, 4, 22
+PR_CAPBSET_DROP, PR_SET_SECUREBITS = 24, 28
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 MADV_COLLAPSE, LARGE_PAGE = 25, 2**21
 READ_ALL_FILES = 1 << 2  # CAP_DAC_READ_SEARCH
-NO_ROOT_LOCKED = (
-    0b11  # executing a file as root, or one that belongs to root, gives nothing; for good
-)
+# executing a file as root, or one that belongs to root, gives nothing; for good
+NO_ROOT_LOCKED = 0b11
 
 
 @cache

@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import resource
+import secrets
 import signal
 import socket
 import subprocess
@@ -28,14 +29,7 @@ from pathlib import Path
 import twophase
 from twophase.grading.errors import GraderFault
 from twophase.grading.sandbox import rlimits
-from twophase.grading.sandbox.launch import (
-    ENVIRONMENT,
-    LOG,
-    Child,
-    ForkServer,
-    last_line,
-    start_process,
-)
+from twophase.grading.sandbox.launch import ENVIRONMENT, LOG, ForkServer, last_line, start_process
 from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.session import Session
 from twophase.grading.sandbox.zygote_handle import START_S, Zygote
@@ -136,34 +130,30 @@ class PracticeZygote(Zygote):
 class PracticeServer(ForkServer):
     """Starts each judge as a process of its own. As a ForkServer to whoever uses it."""
 
-    def judge(self, module: str, pipe: socket.socket) -> Child:
-        """Start a judge: `serve` of this module, with this end of its pipe."""
-        package = str(Path(twophase.__path__[0]).parent)
-        return StartedChild(
-            subprocess.Popen(
-                [sys.executable, "-P", "-c", JUDGE, module, str(pipe.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[pipe.fileno()],
-                env=os.environ | ENVIRONMENT | {"PYTHONPATH": package},
-                start_new_session=True,
-            )
+    def __init__(self) -> None:
+        super().__init__()
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
+
+    def judge(self, module: str, pipe: socket.socket) -> str:
+        """Start a judge: `serve` of this module, with this end of its pipe. Returns its name."""
+        package, name = str(Path(twophase.__path__[0]).parent), secrets.token_hex(8)
+        self._started[name] = subprocess.Popen(
+            [sys.executable, "-P", "-c", JUDGE, module, str(pipe.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[pipe.fileno()],
+            env=os.environ | ENVIRONMENT | {"PYTHONPATH": package},
+            start_new_session=True,
         )
+        return name
 
-
-class StartedChild:
-    """A process that was started: a Child."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def code(self, within_s: float) -> int | None:
+    def ended(self, name: str, within_s: float) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._process.wait(within_s)
+            return self._started[name].wait(within_s)
         return None
+
+    def kill(self, name: str) -> None:
+        self._started[name].kill()
 
 
 def watch_memory(most_bytes: int) -> threading.Thread:

@@ -21,8 +21,8 @@ def apply(limits: Limits, threads: int | None, file_bytes: int = 0) -> None:
         "CPU": int(limits.submission_s) + 10,
         "FSIZE": file_bytes,
         "NOFILE": MAX_FILES,
-        "AS": address_space_bytes()
-        + limits.memory_bytes,  # all memory, shared mappings too, which RLIMIT_DATA is blind to
+        # all memory, shared mappings too, which RLIMIT_DATA is blind to
+        "AS": address_space_bytes() + limits.memory_bytes,
         "STACK": STACK_BYTES,
         "MEMLOCK": 0,
         "MSGQUEUE": 0,

@@ -6,6 +6,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,23 +25,19 @@ class CellRun:
     output: str = ""
 
 
-class Session:
+class Session(AbstractContextManager["Session"]):
     """One process of one submission. `broken` is why it can no longer be used, once it cannot."""
 
     def __init__(
         self, end: Callable[[bool], int], channel: w.Channel, limits: Limits, pid: int
     ) -> None:
-        self._end = (
-            end  # kills the process; given whether it died first, returns the signal that ended it
-        )
+        # kills the process; given whether it died first, returns the signal that ended it
+        self._end = end
         self._channel = channel
         self._waited = Waited(pid)
         channel.grace = self._waited.grace_s
         self.limits = limits
         self.broken: AnswerError | None = None
-
-    def __enter__(self) -> Session:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -148,11 +145,8 @@ class Session:
 def _why(number: int) -> str:
     if not number:
         return " (os._exit, or its end of the channel was closed)"
-    name = (
-        signal.Signals(number).name
-        if number in {s.value for s in signal.Signals}
-        else f"signal {number}"
-    )
+    known = number in {*signal.Signals}
+    name = signal.Signals(number).name if known else f"signal {number}"
     meaning = {
         "SIGSEGV": ", a segmentation fault",
         "SIGXCPU": ", too much processor time",

@@ -16,6 +16,12 @@ from pathlib import Path
 import twophase
 
 PROBE_S = 60.0
+# what an official grade needs, its label, and what a submission could do without it
+NEEDED = (
+    ("a process without capabilities (capset)", "no-capabilities", "read other processes' memory"),
+    ("Landlock (Linux 5.13 or later)", "landlock", "read the checks"),
+    ("a filter for system calls (seccomp)", "seccomp", "start programs and reach the network"),
+)
 
 
 def supported() -> str:
@@ -41,21 +47,7 @@ def missing() -> str:
         return ""
     labels = confined_by()
     absent = [
-        (name, then)
-        for name, label, then in (
-            (
-                "a process without capabilities (capset)",
-                "no-capabilities",
-                "read other processes' memory",
-            ),
-            ("Landlock (Linux 5.13 or later)", "landlock", "read the checks"),
-            (
-                "a filter for system calls (seccomp)",
-                "seccomp",
-                "start programs and reach the network",
-            ),
-        )
-        if not any(label in has for has in labels)
+        (name, then) for name, label, then in NEEDED if not any(label in has for has in labels)
     ]
     if not absent:
         return ""

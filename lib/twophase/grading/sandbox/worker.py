@@ -124,11 +124,9 @@ class Worker:
     def _referred(self, reference: Reference) -> Any:
         """What an argument stands for: a function that calls back, or an object that was made
         here."""
-        return (
-            self._callback(reference)
-            if type(reference) is Callback
-            else self._objects[reference.id]
-        )
+        if type(reference) is Callback:
+            return self._callback(reference)
+        return self._objects[reference.id]
 
     def _callback(self, there: Callback) -> Callable[..., Any]:
         def callback(*args: Any, **kwargs: Any) -> Any:

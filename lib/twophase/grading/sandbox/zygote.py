@@ -79,11 +79,8 @@ class ZygoteLoop:
                 kill_descendants()
                 return
             request = json.loads(data)
-            reply = (
-                self._fork(request, fds[0])
-                if request["do"] == "fork"
-                else self._end(request["died"])
-            )
+            is_fork = request["do"] == "fork"
+            reply = self._fork(request, fds[0]) if is_fork else self._end(request["died"])
             self._control.send(json.dumps(reply).encode())
 
     def _fork(self, request: dict[str, Any], fd: int) -> dict[str, Any]:
@@ -104,7 +101,8 @@ class ZygoteLoop:
         us."""
         ended = _signal_that_ended(self._pid) if died and self._pid else 0
         self._pid = 0
-        return {"signal": ended, "reaped": kill_descendants()}
+        kill_descendants()
+        return {"signal": ended}
 
 
 def _signal_that_ended(pid: int, within_s: float = 0.5) -> int:
@@ -121,7 +119,7 @@ def _signal_that_ended(pid: int, within_s: float = 0.5) -> int:
     return 0
 
 
-def serve(control: socket.socket, shell: Any, not_loaded: list[str]) -> None:
+def serve(control: socket.socket, shell: Any) -> None:
     """Everything that happens in a zygote's process, but for loading."""
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     start = json.loads(control.recv(2**20))
@@ -130,6 +128,6 @@ def serve(control: socket.socket, shell: Any, not_loaded: list[str]) -> None:
     tempfile.tempdir = start["work"]
     hidden = [Path(p) for p in start["hidden"]]
     jail = Jail(Path(start["work"]), hidden, Path(start["own"]))
-    control.send(json.dumps({"ready": os.getpid(), "not_loaded": not_loaded}).encode())
+    control.send(json.dumps({"ready": os.getpid()}).encode())
     leave_out()
     ZygoteLoop(control, shell, jail).serve()

@@ -40,7 +40,7 @@ def make_zygote(hidden: Sequence[Path] = (), server: ForkServer | None = None) -
     return Zygote(hidden, server)
 
 
-class Zygote:
+class Zygote(contextlib.AbstractContextManager["Zygote"]):
     """A process to fork submissions from, started when it is first needed and again if it has been
     killed."""
 
@@ -61,9 +61,6 @@ class Zygote:
         self._starting = threading.Lock()
         self.stopped = False  # no process is started any more
         self.pid = 0  # of the process, once it has loaded everything
-
-    def __enter__(self) -> Zygote:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from twophase.grading.course.roster_file import Student
 from twophase.grading.course.scheme import Scheme
@@ -21,26 +20,22 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-@dataclass
 class Roster:
     """The roster by every column that may name a student. `notes`: for a person to know."""
 
-    students: Sequence[Student]
-    notes: list[str] = field(default_factory=list)
-    _by: dict[str, dict[str, list[str]]] = field(init=False)
-    _keys: set[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._keys = {s.key for s in self.students}
-        self._by = {column: defaultdict(list) for column in ("key", *COLUMN.values(), *OTHERS)}
-        for student in self.students:
+    def __init__(self, students: Sequence[Student]) -> None:
+        self.students, self.notes = students, list[str]()
+        self._by: dict[str, dict[str, list[str]]] = {
+            column: defaultdict(list) for column in ("key", *COLUMN.values(), *OTHERS)
+        }
+        for student in students:
             for column, found in self._by.items():
                 if value := _plain(getattr(student, column)):
                     found[value].append(student.key)
 
     def keys(self, said: str, file: str) -> list[str]:
         """The students that a record's `student` means: several if they handed in together."""
-        whole = said in self._keys
+        whole = said in self._by["key"].get(_plain(said), [])
         parts = [said] if whole else said.split(TOGETHER)
         return [key for part in parts for key in self._one(part, file)] if self.students else parts
 
