@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import twophase
-from twophase.checks import extra, manifest
+from twophase.checks import manifest
 from twophase.grading.course import secret
 from twophase.grading.errors import writing
 from twophase.grading.files.atomic import replacing
@@ -126,11 +126,13 @@ def _notebooks(config: Config, source: Source) -> dict[str, Member]:
 
 def _folder(folder: Path, place: str, with_notebooks: bool) -> dict[str, Member]:
     """An instructor's folder of exercises; its notebooks, with model answers, only if needed."""
-    found = extra.read(folder)
-    paths = found.modules()
-    paths += (found.folder / extra.NOTEBOOKS).glob("*.ipynb") if with_notebooks else ()
-    inside = {p.relative_to(found.folder).as_posix(): p for p in paths}
-    return {f"{place}/{name}": Member(p.read_bytes(), OURS_ONLY) for name, p in inside.items()}
+    members = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        inside = path.relative_to(folder)
+        kept = path.suffix == ".py" or (with_notebooks and path.suffix == ".ipynb")
+        if kept and not any(part.startswith((".", "__pycache__")) for part in inside.parts):
+            members[f"{place}/{inside.as_posix()}"] = Member(path.read_bytes(), OURS_ONLY)
+    return members
 
 
 def _zipped(members: dict[str, Member]) -> bytes:
