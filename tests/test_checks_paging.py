@@ -300,3 +300,11 @@ class Full(_manager.Right):
 )
 def test_a_report_says_what_a_manager_did_that_it_should_not(manager: type, said: str) -> None:
     assert said in judge(blocks.EXERCISE, {"BlockManager": manager}).message
+
+
+def test_an_operation_whose_name_is_no_name_is_told_what_an_operation_is() -> None:
+    case = {"n_blocks": 1, "block_size": 1, "free": 0, "copies": 0, "refused": 0}
+    said = [
+        manager_tests.problem([case | {"ops": [[name, "a"]]}]) for name in (["allocate"], {}, 3)
+    ]
+    assert set(said) == {"an operation is a list that begins with allocate, append, fork or free"}

@@ -112,7 +112,7 @@ def test_grade_writes_results_and_feedback_and_a_second_run_skips(
     assert second.exit_code == 1
     assert "2 submissions: 1 graded, 1 unreadable" in second.output
     assert "Graded before: 1" in second.output
-    assert "bob.ipynb: unreadable: it is no notebook" in second.output
+    assert "bob.ipynb: unreadable: its JSON cannot be read" in second.output
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def _problem(case: Any) -> str:
 
 
 def _op_problem(op: Any) -> str:
-    if not isinstance(op, list | tuple) or not op or op[0] not in METHODS:
+    if not isinstance(op, list | tuple) or not op or op[0] not in [*METHODS]:
         return "an operation is a list that begins with allocate, append, fork or free"
     kinds = METHODS[op[0]]
     if [type(x) for x in op[1:]] != list(kinds):
