@@ -670,3 +670,17 @@ def test_what_cannot_be_read_and_says_of_no_assignment_is_a_zero_in_none(tmp_pat
     assert [points(book, "cy", t) for t in ("t", "u")] == [8, "pending"]
     assert (book.strangers, book.complete) == ((), False)
     assert "bob/answers.py: of no assignment, as it seems: passed over." in book.notes
+
+
+def test_exercises_inside_a_notebook_of_another_assignment_wait_and_are_no_zero(
+    tmp_path: Path,
+) -> None:
+    course = "assignments: {t: {}, u: {}}"
+    flags = [{"name": "other_topic", "where": "u", "message": "said to the student"}]
+    mine = [record(f"{who}/t.ipynb", RIGHT, flags=flags) for who in ("ann", "bob")]
+    apart = [record("bob/u.ipynb", RIGHT, topic="u"), record("cy/t.ipynb", RIGHT)]
+    book = scored(tmp_path, course, [*mine, *apart])
+    assert [points(book, "ann", t) for t in ("t", "u")] == [8, "pending"]
+    assert "ann/t.ipynb has exercises of it inside" in said(book, "ann", "u")
+    assert [points(book, "bob", t) for t in ("t", "u")] == [8, 8]
+    assert [points(book, "cy", t) for t in ("t", "u")] == [8, 0]

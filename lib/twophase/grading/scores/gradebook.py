@@ -15,6 +15,7 @@ from twophase.grading.course.fields import absent
 from twophase.grading.course.hand_in_times import read_times
 from twophase.grading.course.roster_file import Student, read_roster
 from twophase.grading.course.scheme import Scheme
+from twophase.grading.results.grade import OTHER_TOPIC
 from twophase.grading.results.records import Record
 from twophase.grading.scores.dropping import highest_ratio
 from twophase.grading.scores.outcome import Outcome, pending_reasons
@@ -103,7 +104,7 @@ def make_gradebook(
     require_bounds(rubrics.values(), beside.manual, [r["digests"]["submission"] for r in records])
     handed_in, strangers, doubts = by_student(scheme, beside.roster, by_topic)
     notes += doubts
-    students = _students(scheme, beside, handed_in)
+    students, inside = _students(scheme, beside, handed_in), _inside_others(handed_in)
     scorer = Scorer(scheme, beside.manual, beside.times, now or datetime.now(UTC))
     totals = []
     for student in students:
@@ -113,10 +114,28 @@ def make_gradebook(
         if all((who, t) in handed_in for t in rubrics):
             notes += [f"{r['file']}: of no assignment, as it seems: passed over." for r in nowhere]
         outcomes = {t: scorer.outcome(who, rubric, theirs[t]) for t, rubric in rubrics.items()}
+        for t, found in outcomes.items():
+            if found.status == "missing" and (who, t) in inside:
+                outcomes[t] = found.waiting_for(inside[who, t])
         totals.append(_total(student, outcomes, scheme))
     notes += [*_useless_excusals(scheme, rubrics), *_notes(scheme, beside, by_topic)]
     lost = any(r["status"] == "internal" for r in by_topic.get("", []))
     return Gradebook(scheme, rubrics, tuple(totals), tuple(strangers), tuple(notes), lost)
+
+
+def _inside_others(
+    handed_in: Mapping[tuple[str, str], Sequence[Record]],
+) -> dict[tuple[str, str], str]:
+    """By student and assignment: a sentence where exercises of it are inside a notebook of another
+    one. Nobody has looked at these, so they are no zero."""
+    return {
+        (who, flag["where"]): f"{record['file']} has exercises of it inside, which were not graded:"
+        " ask for them as a notebook of their own, or give points by hand"
+        for (who, _), records in handed_in.items()
+        for record in records
+        for flag in record["flags"]
+        if flag["name"] == OTHER_TOPIC
+    }
 
 
 def _topic(scheme: Scheme, record: Record) -> str:
