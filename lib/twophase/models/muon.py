@@ -63,9 +63,10 @@ class StackedMuon(Muon):
         moves = orthogonal(wide, group["ns_coefficients"], group["ns_steps"], group["eps"])
         # as large as AdamW's steps (Liu et al., 2025, arXiv 2502.16982, equation 4)
         lr = group["lr"] * 0.2 * wide.shape[2] ** 0.5
+        moves = moves.float() * lr  # [n, rows, columns]; a rate on the device is never asked for
         for (p, _), move in zip(stack, moves, strict=True):
             p.mul_(1 - group["lr"] * group["weight_decay"])
-            p.add_(move if p.shape[0] <= p.shape[1] else move.mT, alpha=-lr)
+            p.sub_(move if p.shape[0] <= p.shape[1] else move.mT)
 
 
 def orthogonal(

@@ -43,16 +43,22 @@ class MuonAdamW:
             )
             self.parts.append((muon, lr_matrices))
         if others:
-            self.parts.append(
-                (AdamW(others, lr_others, (0.9, 0.95), weight_decay=0.0, fused=True), lr_others)
+            adam = AdamW(
+                others,
+                lr_others,
+                (0.9, 0.95),
+                weight_decay=0.0,
+                fused=True,
+                capturable=others[0].is_cuda,
             )
+            self.parts.append((adam, lr_others))
 
     def zero_grad(self, model: nn.Module) -> None:
         """Forget the gradients."""
         model.zero_grad(set_to_none=True)
 
-    def step(self, share: float) -> None:
-        """One step at `share` of the peak learning rates."""
+    def step(self, share: float | torch.Tensor) -> None:
+        """One step at `share` of the peak learning rates; a tensor [] on a GPU is read there."""
         for p, slices in self.stacks:
             for e, s in enumerate(slices):
                 s.grad = None if p.grad is None else p.grad[e]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -48,20 +49,33 @@ class Recipe:
 
 def batch(data: np.ndarray, step: int, B: int, T: int, seed: int) -> torch.Tensor:
     """The sequences of one step: int64 [B, T + 1], so that token t + 1 is the target of token t.
+    They begin at `window_starts`, and raise what it raises."""
+    starts = window_starts(len(data), step, B, T, seed)
+    return torch.from_numpy(
+        np.stack([data[s : s + T + 1] for s in starts]).astype(np.int64)
+    )  # [B, T + 1]
+
+
+def window_starts(n_bytes: int, step: int, B: int, T: int, seed: int) -> np.ndarray:
+    """Where the windows of one step begin in data of `n_bytes`: int64 [B].
 
     Every epoch cuts the data into windows at a fresh offset and visits each once, in a fresh order.
     ValueError for data that fills no batch, and for counts that are no whole numbers.
     """
     B, T, step = whole("B", B, 1), whole("T", T, 1), whole("the step", step, 0)
-    windows = (len(data) - 1) // T - 1
+    windows = (n_bytes - 1) // T - 1
     if windows < B:
         raise ValueError(
-            f"{len(data)} bytes of training data do not fill one batch of {B} sequences of {T}."
+            f"{n_bytes} bytes of training data do not fill one batch of {B} sequences of {T}."
         )
     epoch, i = divmod(step, windows // B)
+    offset, order = _order(windows, epoch, T, seed)
+    found: np.ndarray = offset + T * order[i * B : (i + 1) * B]  # [B]
+    return found
+
+
+@lru_cache(maxsize=8)
+def _order(windows: int, epoch: int, T: int, seed: int) -> tuple[int, np.ndarray]:
+    """The offset of an epoch, and the order of its windows."""
     rng = np.random.default_rng([seed, epoch])
-    offset = int(rng.integers(T))
-    starts = offset + T * rng.permutation(windows)[i * B : (i + 1) * B]  # [B]
-    return torch.from_numpy(
-        np.stack([data[s : s + T + 1] for s in starts]).astype(np.int64)
-    )  # [B, T + 1]
+    return int(rng.integers(T)), rng.permutation(windows)

@@ -23,12 +23,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from twophase.models import checkpoints, corpus
 from twophase.models.bf16_products import products_in_fp32
+from twophase.models.captured import CapturedSteps, capturable
 from twophase.models.evaluate import bits_per_byte
 from twophase.models.family import FAMILY
 from twophase.models.objective import compiles, training_loss
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
 from twophase.models.transformer import Config, Transformer
+
+STRETCH = 250  # steps on a GPU between two looks at the loss
 
 
 class Trainer:
@@ -53,6 +56,9 @@ class Trainer:
         self.losses: list[float] = []  # of every step, in nats per byte
         self.total_steps = recipe.steps(config.context)
         self.loss, self.compiled = training_loss, False
+        self.captured = capturable(config, device) and CapturedSteps(
+            recipe, config.context, data, device, self._update
+        )
 
     def compile(self) -> bool:
         """Have torch turn the loss and its gradient into C++, if this machine can; returns whether
@@ -72,19 +78,36 @@ class Trainer:
         """One optimizer step; returns the loss in nats per byte, before it."""
         r, T = self.recipe, self.config.context
         tokens = batch(self.data, self.step_count, r.B, T, r.seed).to(self.device)
+        loss = self._update(tokens, r.lr_share(self.step_count, T))
+        if not math.isfinite(float(loss)):
+            raise ValueError(
+                f"the loss is {float(loss)} at step {self.step_count}: lower the learning rates."
+            )
+        self.losses.append(float(loss))
+        self.step_count += 1
+        return loss
+
+    def steps(self) -> float:
+        """The next steps, one, or as many on a GPU as it takes without waiting for anybody; returns
+        their mean loss."""
+        if not self.captured:
+            return float(self.step())
+        n = min(STRETCH, self.total_steps - self.step_count)
+        losses = self.captured.run(self.step_count, n)
+        self.losses += losses
+        self.step_count += n
+        return sum(losses) / n
+
+    def _update(self, tokens: torch.Tensor, share: float | torch.Tensor) -> torch.Tensor:
+        """Learn from tokens, int64 [B, T + 1], at a share of the peak learning rates; returns the
+        loss before that. On a GPU nothing here waits for it (`CapturedSteps`)."""
+        r = self.recipe
         with torch.autocast(self.device, torch.bfloat16, enabled=r.autocast):
             loss, aux = self.loss(self.model, tokens, r.seed * 1_000_003 + self.step_count)
         self.optimizer.zero_grad(self.model)
         (loss + r.aux_weight * aux).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), r.clip)
-        self.optimizer.step(r.lr_share(self.step_count, T))
-        if not math.isfinite(float(loss.detach())):
-            raise ValueError(
-                f"the loss is {float(loss.detach())} at step {self.step_count}: lower the learning"
-                " rates."
-            )
-        self.losses.append(float(loss.detach()))
-        self.step_count += 1
+        self.optimizer.step(share)
         return loss.detach()
 
     def save(self, path: Path) -> None:
@@ -143,7 +166,7 @@ def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
         task = bar.add_task("starting", total=trainer.total_steps, completed=trainer.step_count)
         started, saved, losses, loss = trainer.seconds - time.monotonic(), time.monotonic(), 0, 0.0
         while trainer.step_count < trainer.total_steps:
-            loss += float(trainer.step())
+            loss += trainer.steps()
             losses += 1
             trainer.seconds = started + time.monotonic()
             rate = trainer.step_count * tokens_per_step / trainer.seconds

@@ -1,0 +1,101 @@
+"""Captured steps are the steps that a run takes one by one; on a GPU they are replayed."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from twophase.models.captured import TABLE, WARM_UP, CapturedSteps, capturable
+from twophase.models.config import Config
+from twophase.models.recipe import Recipe, batch
+from twophase.models.train import Trainer, train
+from twophase.theory.sizes import MixtureOfExperts
+
+TINY = Config(L=2, D=16, F=24, N=4, K=2, H=4, context=16)
+RECIPE = Recipe(n_tokens=30 * 4 * 16, B=4, warmup_steps=3, seed=5, autocast=False)
+DATA = np.frombuffer(b"def f(x):\n    return x + 1\n\n" * 20, dtype=np.uint8)
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def recorder(seen: list[tuple[torch.Tensor, float]]):
+    def update(tokens: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+        seen.append((tokens.clone(), float(share)))
+        return tokens.float().mean()
+
+    return update
+
+
+def test_steps_get_the_windows_and_the_rates_that_a_run_gives_them_one_by_one():
+    seen: list[tuple[torch.Tensor, float]] = []
+    steps = CapturedSteps(RECIPE, 16, DATA, "cpu", recorder(seen))
+    found = steps.run(0, 5) + steps.run(5, 1) + steps.run(6, 24)  # epochs end within
+    for step, (tokens, share) in enumerate(seen):
+        wanted = batch(DATA, step, RECIPE.B, 16, RECIPE.seed)
+        assert torch.equal(tokens, wanted)
+        assert share == pytest.approx(RECIPE.lr_share(step, 16), rel=1e-6)
+        assert found[step] == pytest.approx(float(wanted.float().mean()))
+    assert len(seen) == 30
+
+
+def test_a_run_of_such_steps_learns_what_a_run_of_single_ones_does():
+    """Rates are rounded to fp32 on the device, so not to the last bit."""
+    single, captured = (Trainer(TINY, RECIPE, DATA, "cpu") for _ in range(2))
+    captured.captured = CapturedSteps(RECIPE, 16, DATA, "cpu", captured._update)
+    while single.step_count < single.total_steps:
+        single.step()
+    captured.steps()
+    assert captured.step_count == 30 == len(captured.losses)
+    np.testing.assert_allclose(captured.losses, single.losses, rtol=1e-3)
+
+
+def test_a_loss_that_is_no_number_is_told_with_its_step():
+    steps = CapturedSteps(
+        RECIPE, 16, DATA, "cpu", lambda tokens, share: torch.where(share == 1.0, torch.nan, share)
+    )
+    assert steps.run(0, 2) == pytest.approx([1 / 3, 2 / 3])
+    with pytest.raises(ValueError, match=r"the loss is nan at step 2: lower the learning rates"):
+        steps.run(2, 3)
+
+
+@pytest.mark.parametrize("n", [0, TABLE + 1])
+def test_more_steps_than_a_table_holds_are_refused(n):
+    steps = CapturedSteps(RECIPE, 16, DATA, "cpu", recorder([]))
+    with pytest.raises(ValueError, match=f"between 1 and {TABLE} steps are taken at a time"):
+        steps.run(0, n)
+
+
+def test_experts_masks_and_cpus_are_not_captured():
+    experts = dataclasses.replace(TINY, moe=MixtureOfExperts(E=3, k=2, F=10))
+    both_ways = dataclasses.replace(TINY, causal=False, V=257)
+    assert capturable(TINY, "cuda")
+    assert not any(capturable(c, "cuda") for c in (experts, both_ways))
+    assert not capturable(TINY, "cpu")
+
+
+@needs_gpu
+def test_replayed_steps_are_those_that_are_launched_one_by_one():
+    launched, replayed = (Trainer(TINY, RECIPE, DATA, "cuda") for _ in range(2))
+    launched.captured = False
+    while launched.step_count < launched.total_steps:
+        launched.step()
+    assert replayed.captured
+    losses = replayed.captured.run(0, WARM_UP + 1) + replayed.captured.run(WARM_UP + 1, 26)
+    assert replayed.captured.graph is not None
+    # atomics sum gradients of the embedding in any order
+    np.testing.assert_allclose(losses, launched.losses, rtol=1e-2)
+
+
+@needs_gpu
+def test_a_run_on_a_gpu_goes_on_where_it_was(tmp_path):
+    half = Trainer(TINY, RECIPE, DATA, "cuda")
+    assert half.captured
+    half.losses += half.captured.run(0, 12)
+    half.step_count = 12
+    half.save(tmp_path / "run.pt")
+    resumed, straight = (Trainer(TINY, RECIPE, DATA, "cuda") for _ in range(2))
+    train(resumed, tmp_path / "run.pt")
+    train(straight, tmp_path / "straight.pt")
+    assert len(resumed.losses) == 30
+    assert resumed.losses[:12] == half.losses
+    np.testing.assert_allclose(resumed.losses, straight.losses, rtol=1e-2)
