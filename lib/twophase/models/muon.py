@@ -64,9 +64,10 @@ class StackedMuon(Muon):
         # as large as AdamW's steps (Liu et al., 2025, arXiv 2502.16982, equation 4)
         lr = group["lr"] * 0.2 * wide.shape[2] ** 0.5
         moves = moves.float() * lr  # [n, rows, columns]; a rate on the device is never asked for
-        for (p, _), move in zip(stack, moves, strict=True):
-            p.mul_(1 - group["lr"] * group["weight_decay"])
-            p.sub_(move if p.shape[0] <= p.shape[1] else move.mT)
+        matrices: list[torch.Tensor] = [p for p, _ in stack]
+        torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
+        turned = [m if m.shape == p.shape else m.mT for p, m in zip(matrices, moves, strict=True)]
+        torch._foreach_sub_(matrices, turned)
 
 
 def orthogonal(
