@@ -24,6 +24,7 @@ from twophase.measure.yardsticks import default_device
 
 PARTS: dict[str, Callable[[Bench], None]] = {
     "calibration": card_products.calibration,
+    "memory": card_products.memory,
     "rows": card_products.rows,
     "step": card_models.step,
     "launches": card_models.launches,

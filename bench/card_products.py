@@ -53,6 +53,30 @@ def calibration(bench: Bench) -> None:
             _square(bench, "calibration", "tf32, random numbers", make)
 
 
+def memory(bench: Bench) -> None:
+    """What of a card's memory is gone before the first tensor, and when a tensor takes its own:
+    once it is made, or once it is written."""
+    if not bench.on_card:
+        return
+    try:
+        free, total = torch.cuda.mem_get_info()
+        before = total - free - torch.cuda.memory_reserved()
+        made = torch.empty(2**33, dtype=torch.uint8, device="cuda")
+        when_made = free - torch.cuda.mem_get_info()[0]
+        made.fill_(1)
+        torch.cuda.synchronize()
+        facts: dict[str, Fact] = {
+            "total_bytes": total,
+            "context_bytes": before,  # the driver's, the libraries', other processes'
+            "tensor_bytes": made.nbytes,
+            "taken_when_made_bytes": when_made,
+            "taken_when_written_bytes": free - torch.cuda.mem_get_info()[0],
+        }
+        bench.write(Run("memory", "8 GiB", "as the driver counts", facts=facts))
+    except Exception as error:
+        bench.write(Run("memory", "8 GiB", "as the driver counts", error=sentence(error)))
+
+
 def rows(bench: Bench) -> None:
     """One matrix of Llama-3-8B times B rows, from memory each time."""
     a = model("llama-3-8b")
