@@ -95,7 +95,7 @@ def test_a_cache_that_cannot_be_written_does_not_stop_anyone(quick, monkeypatch,
 
 
 def test_a_probe_gives_this_minutes_figures_in_the_same_type(quick, monkeypatch):
-    monkeypatch.setattr(machine_module, "buffer_bytes", lambda: 2**20)
+    monkeypatch.setattr(machine_module, "buffer_bytes", lambda device: 2**20)
     monkeypatch.setattr(yardsticks, "_gemm_size", lambda dtype, device: 64)
     seen = probe("fp32", budget_s=0.01)
     assert seen.critical_intensity == seen.flops_per_s / seen.bytes_per_s

@@ -102,7 +102,7 @@ def _prefill(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float | None
 ) -> torch.Tensor:
     """T = S: torch's fused kernel, which never stores the T × S scores; one call per member of the
-    group, keys shared.
+    group, keys shared, or one for all where the kernel of a card knows of groups.
 
     That kernel wants one width for keys and values; zeros appended to the narrower change no score
     and no output.
@@ -112,8 +112,10 @@ def _prefill(
     if Hv != H:
         scale = _factor(q, scale)
         q, k, v = (functional.pad(x, (0, max(H, Hv) - x.shape[3])) for x in (q, k, v))
-    grouped = q.reshape(B, T, K, N // K, -1)  # [B, T, K, G, H]
     keys, values = k.transpose(1, 2), v.transpose(1, 2)  # [B, K, S, H]
+    if _fuses_groups(q.transpose(1, 2), keys, values):
+        return _in_one_call(q, keys, values, scale)[..., :Hv]  # [B, T, N, Hv]
+    grouped = q.reshape(B, T, K, N // K, -1)  # [B, T, K, G, H]
     heads = [
         functional.scaled_dot_product_attention(
             grouped[:, :, :, g].transpose(1, 2), keys, values, is_causal=True, scale=scale
@@ -122,6 +124,26 @@ def _prefill(
     ]  # G times [B, K, T, H]
     out = torch.stack(heads, dim=2).permute(0, 3, 1, 2, 4).reshape(B, T, N, -1)  # [B, T, N, H]
     return out if Hv == H else out[..., :Hv]  # [B, T, N, Hv]
+
+
+def _fuses_groups(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether torch has a kernel that shares the keys k, v [B, K, S, H] among the query heads of q
+    [B, N, T, H], and stores no scores: on cards, in 16 bits."""
+    if q.device.type != "cuda":
+        return False
+    params = torch.backends.cuda.SDPAParams(q, k, v, None, 0.0, True, True)
+    return bool(torch.backends.cuda.can_use_flash_attention(params))
+
+
+def _in_one_call(
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None
+) -> torch.Tensor:
+    """q [B, T, N, H], keys and values [B, K, S, H] → [B, T, N, H], T = S. A card that took a call
+    for each member of the group would have K heads to share out among its processors, not N."""
+    out = functional.scaled_dot_product_attention(
+        q.transpose(1, 2), keys, values, is_causal=True, scale=scale, enable_gqa=True
+    )  # [B, N, T, H]
+    return out.transpose(1, 2)  # [B, T, N, H]
 
 
 def _in_blocks(

@@ -34,7 +34,7 @@ from .stopwatch import stopwatch
 from .system import device_name, memory_bytes
 from .yardsticks import Work, buffer_bytes, default_device, gemm, readers, supported_dtypes
 
-SCHEMA = 6
+SCHEMA = 7
 
 Progress = Callable[[float], None]
 
@@ -105,7 +105,7 @@ def probe(dtype: str = "bf16", budget_s: float = 0.3, device: str | None = None)
     Raises ValueError for a format that this machine's torch does not multiply.
     """
     device = device or default_device()
-    reads, product = readers(buffer_bytes(), device), gemm(dtype, device)
+    reads, product = readers(buffer_bytes(device), device), gemm(dtype, device)
 
     def rates(work: Work, share: float) -> tuple[float, float]:
         function, amount = work
@@ -138,7 +138,7 @@ def calibrate(
         )
     device = device or default_device()
     start = time.perf_counter()
-    n_bytes = read_bytes or buffer_bytes()
+    n_bytes = read_bytes or buffer_bytes(device)
     reads = readers(n_bytes, device)
     works = reads | {d: gemm(d, device, gemm_size) for d in supported_dtypes(device)}
     rates: dict[str, list[float]] = {name: [] for name in works}

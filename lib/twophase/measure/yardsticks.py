@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 import torch
 
@@ -14,6 +14,8 @@ from .system import available_bytes, last_level_cache_bytes
 Work = tuple[Callable[[], object], float]  # what to run, and how many bytes or FLOPs that is
 
 GEMM_TARGET_S = 0.02
+CARD_BUFFER_BYTES = 2**31  # a card's cache is 50 MB, and its reads are too quick for smaller ones
+CARD_PASSES = 4  # reads of the buffer for each wait: waiting takes a hundredth of one read
 ROW = 1024  # numbers in a row of the buffer when it is read as a matrix
 _TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 
@@ -23,9 +25,11 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def buffer_bytes() -> int:
+def buffer_bytes(device: str = "cpu") -> int:
     """How much to read so that it comes from memory: twice the last-level cache, 256 MiB to 1 GiB,
-    an eighth of what is free."""
+    an eighth of what is free; on a card 2 GiB, of its own memory."""
+    if device == "cuda":
+        return min(CARD_BUFFER_BYTES, torch.cuda.mem_get_info()[0] // 8)
     return min(max(2 * last_level_cache_bytes(), 2**28), 2**30, available_bytes() // 8)
 
 
@@ -64,6 +68,12 @@ def readers(n_bytes: int, device: str) -> dict[str, Work]:
     if not 1 <= n_bytes < math.inf:
         raise ValueError(f"a buffer that is read has some bytes; got {n_bytes}.")
     buffer = _buffer(n_bytes, device)  # [rows, ROW]
+    if device == "cuda":
+        ways: dict[str, Callable[[], object]] = {"sum": buffer.sum, "max": buffer.amax}
+        return {
+            name: (partial(_several, read), CARD_PASSES * buffer.numel() * 4)
+            for name, read in ways.items()
+        }
     found: dict[str, Work] = {
         "sum": (buffer.sum, buffer.numel() * 4),
         "max": (buffer.amax, buffer.numel() * 4),
@@ -87,14 +97,35 @@ def readers(n_bytes: int, device: str) -> dict[str, Work]:
     return found
 
 
+def forget_buffer() -> None:
+    """Give the memory of the buffer back, once its readers are gone."""
+    _buffer.cache_clear()
+
+
+def _several(read: Callable[[], object]) -> None:
+    """A card's calls return at once, and only their end is waited for."""
+    for _ in range(CARD_PASSES):
+        read()
+
+
 def _multiply(dtype: str, size: int, device: str) -> Callable[[], object]:
     if dtype not in _TORCH_DTYPES:
         raise ValueError(
             f"No matrix product is measured in {dtype!r}; known formats:"
             f" {', '.join(_TORCH_DTYPES)}."
         )
-    a = torch.ones(size, size, dtype=_TORCH_DTYPES[dtype], device=device)
+    a = _numbers(size, _TORCH_DTYPES[dtype], device)  # [size, size]
     return (lambda: torch._int_mm(a, a.t())) if dtype == "int8" else (lambda: torch.mm(a, a))
+
+
+def _numbers(size: int, dtype: torch.dtype, device: str) -> torch.Tensor:
+    """A square matrix of the dtype. A card takes less power to multiply ones, and then runs faster
+    than with numbers that differ; a CPU does not care."""
+    if device != "cuda":
+        return torch.ones(size, size, dtype=dtype, device=device)
+    if dtype == torch.int8:
+        return torch.randint(-127, 128, (size, size), dtype=dtype, device=device)
+    return torch.randn(size, size, device=device).to(dtype)
 
 
 def gemm(dtype: str, device: str, size: int | None = None) -> Work:

@@ -1,0 +1,133 @@
+"""What was measured on a card comes back as it was, and `bench/card.py` writes it case by case."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from patience import PATIENCE_S
+
+from twophase.measure.card_runs import RECORDED, Card, Recorded, Run, recorded_card, write_card
+
+ROOT = Path(__file__).parents[1]
+CARD = Card("a card", "2026-01-02", 80 * 10**9, 132, 50 * 10**6, "2.11", "13.0", None)
+RATES = {"read_bytes_per_s": 3e12, "bf16_flops_per_s": 7e14, "bf16_spread": 0.01}
+CALIBRATED = Run("calibration", "rates", "as `calibrate` finds them", facts=RATES)
+PRODUCT = Run("rows", "a matrix", "captured", {"B": 4, "D": 8}, 2e-5, 1e-5, 3e-5, 9, 6e7, 8e9)
+FAILED = Run("step", "llama", "eager", {"B": 9}, error="OutOfMemoryError: too much")
+MADE = Recorded(CARD, (CALIBRATED, PRODUCT, FAILED))
+
+
+def run_bench(path, *options):
+    """The script on the CPU in tiny sizes, on one thread."""
+    command = [sys.executable, str(ROOT / "bench" / "card.py"), "--device", "cpu", "--small"]
+    env = os.environ | {"PYTHONPATH": str(ROOT / "lib"), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, "--out", str(path), *options],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def test_what_is_written_comes_back(tmp_path):
+    path = tmp_path / "card.json"
+    write_card(MADE, path)
+    assert recorded_card(path) == MADE
+
+
+def test_rates_are_amounts_over_the_median_and_a_failed_run_says_why():
+    assert PRODUCT.bytes_per_s == pytest.approx(3e12)
+    assert PRODUCT.flops_per_s == pytest.approx(4e14)
+    with pytest.raises(ValueError, match="too much"):
+        _ = FAILED.seconds
+    with pytest.raises(ValueError, match="bytes were not counted"):
+        _ = CALIBRATED.bytes_per_s
+    with pytest.raises(ValueError, match="FLOPs were not counted"):
+        _ = FAILED.flops_per_s
+
+
+def test_runs_are_found_by_their_names_and_sizes_without_those_that_failed():
+    assert MADE.find("rows") == MADE.find("rows", "a matrix", "captured", B=4) == [PRODUCT]
+    assert MADE.find("rows", B=5) == MADE.find("step") == []
+    assert MADE.one("rows", "a matrix", "captured", D=8) == PRODUCT
+    with pytest.raises(ValueError, match="no run of rows"):
+        MADE.one("rows", "a matrix", "eager")
+
+
+def test_a_later_run_takes_the_place_of_the_same_one():
+    later = replace(PRODUCT, median_s=1e-5)
+    assert MADE.with_run(later).find("rows") == [later]
+    assert len(MADE.with_run(replace(PRODUCT, sizes={"B": 8})).runs) == 4
+
+
+def test_a_calibrated_card_is_hardware():
+    chip = MADE.hardware()
+    assert (chip.name, chip.date, chip.measured) == ("a card", "2026-01-02", True)
+    assert chip.hbm_bytes_per_s == 3e12
+    assert chip.flops_per_s == {"bf16": 7e14}
+    with pytest.raises(ValueError, match="no run of calibration"):
+        replace(MADE, runs=()).hardware()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no json",
+        "[]",
+        "{}",
+        '{"card": {}, "runs": [], "small": false}',
+        '{"runs": [3]}',
+        '{"runs": [{"part": "a", "what": "b", "way": "c", "sizes": 3}]}',
+    ],
+)
+def test_another_file_is_refused_in_a_sentence(tmp_path, text):
+    path = tmp_path / "card.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"card\.py --out"):
+        recorded_card(path)
+
+
+def test_the_script_writes_all_parts_on_a_cpu_in_tiny_sizes(tmp_path):
+    path = tmp_path / "card.json"
+    done = run_bench(path)
+    assert done.returncode == 0, done.stderr
+    found = recorded_card(path)
+    assert found.small
+    assert {run.part for run in found.runs} == {
+        *("calibration", "rows", "step", "launches", "prefill", "formats", "attention")
+    }
+    for run in found.runs:
+        assert run.error is None or run.part == "formats", run  # not every processor has these
+        if run.median_s is not None:
+            assert 0 < run.low_s <= run.median_s <= run.high_s
+            assert run.count >= 3
+    assert found.hardware().hbm_bytes_per_s > 0
+    assert {run.sizes["B"] for run in found.find("step", "llama-2-13b", "eager", S=16)} == {1, 4, 8}
+
+
+def test_a_part_is_taken_again_into_the_same_file_but_not_into_one_of_another_card(tmp_path):
+    path = tmp_path / "card.json"
+    assert run_bench(path, "--only", "rows").returncode == 0
+    first = recorded_card(path)
+    assert run_bench(path, "--only", "rows").returncode == 0
+    assert len(recorded_card(path).runs) == len(first.runs)
+    write_card(MADE, path)
+    refused = run_bench(path, "--only", "rows")
+    assert (refused.returncode, recorded_card(path)) == (1, MADE)
+    assert "give another" in refused.stderr
+
+
+@pytest.mark.skipif(not RECORDED.exists(), reason="no card was lent yet")
+def test_the_package_brings_a_card_whose_rates_are_possible():
+    found = recorded_card()
+    assert not found.small
+    assert json.loads(RECORDED.read_text())["card"]["name"] == found.hardware().name
+    assert 1e11 < found.hardware().hbm_bytes_per_s < 1e14
+    for run in found.find("rows"):
+        assert run.bytes_per_s < 1e14
