@@ -10,7 +10,8 @@
   `local_attention`: the ring of a sliding window. `latent_attention`: MLA, expanded and absorbed,
   and its store.
 - `state`: what a layer with a recurrence keeps, and how it takes tokens back. `linear_attention`,
-  `state_space` (`state_space_compiled` to train with): such layers.
+  `state_space` (`state_space_compiled` to train with, `state_space_triton` on a GPU, its loops in
+  `state_space_triton_loops`): such layers.
 - `mixture_of_experts`: routing, and experts that only the tokens sent to them pay for.
   `expert_capacity`: the same in bins of equal size, which may be full. `grouped_experts`: in one
   kernel. `expert_parallel`: dealt out to ranks.

@@ -109,6 +109,22 @@ def prepare(
 ) -> tuple[torch.Tensor, ...]:
     """The arguments of a scan in its precision, with a state. ValueError if the shapes do not
     fit."""
+    state = check_scan(x, dt, A, B_in, C, skip, state)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    return tuple(tensor.to(wide) for tensor in (x, dt, A, B_in, C, skip, state))
+
+
+def check_scan(
+    x: torch.Tensor,
+    dt: torch.Tensor,
+    A: torch.Tensor,
+    B_in: torch.Tensor,
+    C: torch.Tensor,
+    skip: torch.Tensor,
+    state: torch.Tensor | None,
+) -> torch.Tensor:
+    """The state before the first token [B, d_inner, d_state], zeros for None. ValueError if the
+    shapes of a scan do not fit or there is no token."""
     check_tensors("a scan", *(t for t in (x, dt, A, B_in, C, skip, state) if t is not None))
     if x.ndim != 3 or A.ndim != 2:
         raise ValueError(
@@ -134,5 +150,4 @@ def prepare(
             )
     if T < 1:
         raise ValueError("a scan needs at least one token; got none.")
-    wide = torch.promote_types(x.dtype, torch.float32)
-    return tuple(tensor.to(wide) for tensor in (x, dt, A, B_in, C, skip, state))
+    return state

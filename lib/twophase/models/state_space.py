@@ -6,14 +6,16 @@ Parameter names are those of Mamba checkpoints on Hugging Face. Source: Gu and D
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from twophase.kernels.state import Tensors
-from twophase.kernels.state_space import causal_conv, selective_scan
+from twophase.kernels.state_space import Pair, causal_conv, selective_scan
 from twophase.kernels.state_space_compiled import compiled_scan
+from twophase.kernels.state_space_triton import has_triton, triton_scan
 from twophase.models.config import Config
 from twophase.models.linear import BiasInFloat32, Linear
 from twophase.models.step import Step
@@ -92,7 +94,7 @@ class SelectiveStateSpace(nn.Module):
         dt, B_in, C = self._select(u)
         if real is not None:
             dt = dt.masked_fill(~real[..., None], 0.0)  # a step of length 0: nothing fades or comes
-        scan = compiled_scan if u.device.type == "cpu" and u.shape[1] > 1 else selective_scan
+        scan = _scan_for(u)
         A = -torch.exp(self.A_log.float())  # [d_inner, d_state]
         y, memory = scan(u, dt, A, B_in, C, self.D.float(), memory)
         return y, (inputs, memory)
@@ -103,3 +105,13 @@ class SelectiveStateSpace(nn.Module):
         s = self.sizes
         low, B_in, C = self.x_proj(u).split([s.dt_rank, s.d_state, s.d_state], dim=-1)
         return functional.softplus(self.dt_proj(low)), B_in, C
+
+
+def _scan_for(u: torch.Tensor) -> Callable[..., Pair]:
+    """The fastest form of the scan for the channels u [B, T, d_inner] where they are; one token is
+    no loop."""
+    if u.shape[1] > 1 and u.device.type == "cpu":
+        return compiled_scan
+    if u.shape[1] > 1 and u.device.type == "cuda" and has_triton():
+        return triton_scan
+    return selective_scan
