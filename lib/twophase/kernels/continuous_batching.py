@@ -50,12 +50,12 @@ def padded_attention(
     B, T, S = len(n_new), max(n_new), max(ends)
     queries = q.new_zeros(B, T, *q.shape[1:])  # [B, T, N, H]
     keys, values = (held.new_zeros(B, S, *held.shape[1:]) for held in (k, v))  # [B, S, K, H]
-    real = torch.arange(T)[None] < torch.tensor(n_new)[:, None]  # [B, T]
-    held = torch.arange(S)[None] < torch.tensor(ends)[:, None]  # [B, S]
+    counts, lengths = (torch.tensor(n, device=q.device)[:, None] for n in (n_new, ends))  # [B, 1]
+    token, key = (torch.arange(n, device=q.device)[None] for n in (T, S))  # [1, T], [1, S]
+    real, held = token < counts, key < lengths  # [B, T], [B, S]
     queries[real], keys[held], values[held] = q, k, v
-    starts = torch.tensor(ends) - torch.tensor(n_new)  # [B]
-    places = starts[:, None] + torch.arange(T)[None]  # [B, T]
-    mask = torch.arange(S)[None, None] <= places[..., None]  # [B, T, S]
+    places = lengths - counts + token  # [B, T]
+    mask = key[None] <= places[..., None]  # [B, T, S]
     return causal_attention(queries, keys, values, mask=mask & held[:, None])[real]
 
 

@@ -37,7 +37,7 @@ def expert_parallel(
     mine, of = torch.cat(rows), torch.cat(which)  # [visits, D], [visits]
     answers = torch.empty_like(mine)
     if len(mine):
-        once = torch.ones(len(mine), 1, dtype=weights.dtype)
+        once = weights.new_ones(len(mine), 1)
         answers = run_experts(mine, of[:, None], once, w_gate, w_up, w_down)
     back = comm.all_to_all(torch.split(answers, [len(part) for part in rows]))
     y = weights.new_empty(*experts.shape, x.shape[1])  # [tokens, k, D]

@@ -35,14 +35,16 @@ def matvec(w: torch.Tensor, x: torch.Tensor, scales: torch.Tensor | None = None)
     """`w @ x` on the CPU: w [O, I], x fp32 [I], returns fp32 [O]; reads each weight once.
 
     w is fp32; or int8 with `scales` fp32 [O], one per row, and then stands for `w * scales[:,
-    None]`, never written out. Raises ValueError for other dtypes, shapes that do not fit, or a
-    matrix that is not contiguous.
+    None]`, never written out. Raises ValueError for other dtypes, shapes that do not fit, a matrix
+    that is not contiguous, or tensors on another device.
     """
     if w.ndim != 2 or x.shape != w.shape[1:] or x.dtype != torch.float32 or not w.is_contiguous():
         raise ValueError(
             f"matvec needs a contiguous w [O, I] and fp32 x [I]; got {list(w.shape)} and {x.dtype}"
             f" {list(x.shape)}."
         )
+    if any(t.device.type != "cpu" for t in (w, x, *(() if scales is None else (scales,)))):
+        raise ValueError(f"matvec runs on the CPU; for tensors on {w.device} take w @ x.")
     if (w.dtype == torch.int8) != (scales is not None) or w.dtype not in (
         torch.int8,
         torch.float32,

@@ -174,7 +174,7 @@ def length_split_decode(
 def _attend_own(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Partial:
     """Attention of q [..., G, H] to a rank's own positions; to none at all, if it has none."""
     if not k.shape[-2]:
-        none = torch.full(q.shape[:-1], float("-inf"))  # [..., G]
+        none = torch.full(q.shape[:-1], float("-inf"), device=q.device)  # [..., G]
         return Partial(torch.zeros_like(q), none, torch.zeros_like(none))
     return partial_attention(q @ k.mT * q.shape[-1] ** -0.5, v)
 

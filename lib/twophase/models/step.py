@@ -115,6 +115,11 @@ def check_positions(positions: torch.Tensor, span: Span, table: int) -> None:
                 f"positions are int64 [{span.T}], or [{span.B}, {span.T}] where sequences differ;"
                 f" got {dtype} {list(shape)}."
             )
+        if positions.device != span.positions.device:
+            raise ValueError(
+                f"positions on {positions.device} for tokens on {span.positions.device}: move them"
+                " there first."
+            )
         if positions.device.type == "cpu" and int(positions.min()) < 0:
             raise ValueError(f"positions count from 0; got {int(positions.min())}.")
         last = int(positions.max()) if table and not positions.is_meta else -1

@@ -221,10 +221,7 @@ class Transformer(nn.Module):
                 "tokens are whole numbers in a tensor [B, T]; got"
                 f" {found} {list(getattr(tokens, 'shape', []))}."
             )
-        if tokens.device != self.device:
-            raise ValueError(
-                f"tokens on {tokens.device} for a model on {self.device}: move them there first."
-            )
+        _check_places(tokens, cache, self.device)
         if cache is not None and not hasattr(cache, "begin"):
             raise ValueError(
                 f"a cache comes from `new_cache` of its own model; got {type(cache).__name__}."
@@ -272,3 +269,17 @@ class Transformer(nn.Module):
 def _grad(cache: Cache | None) -> torch.set_grad_enabled:
     """A cache keeps numbers, not how they came about: no pass through one is differentiated."""
     return torch.set_grad_enabled(cache is None and torch.is_grad_enabled())
+
+
+def _check_places(tokens: torch.Tensor, cache: Cache | None, device: torch.device) -> None:
+    """ValueError unless tokens and cache are where the model is."""
+    if tokens.device != device:
+        raise ValueError(
+            f"tokens on {tokens.device} for a model on {device}: move them there first."
+        )
+    there = getattr(cache, "device", None)  # None: whoever made the cache did not say
+    if there is not None and torch.device(there) != device:
+        raise ValueError(
+            f"a cache on {there} for a model on {device}: make one with `new_cache` of the model"
+            " where it is."
+        )

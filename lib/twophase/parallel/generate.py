@@ -70,7 +70,8 @@ def _as_rank(options: argparse.Namespace) -> int:
         comm.barrier()  # all logs start now: waits are right to how far ranks leave it apart
         tracer = Tracer(comm)
         records = generate(tracer, options)
-        lines = [_text(part) for part in comm.all_to_all([_bytes(tracer.log)] * comm.size)]
+        own = _bytes(tracer.log).to(_device(options))
+        lines = [_text(part) for part in comm.all_to_all([own] * comm.size)]
         if comm.rank == 0:
             _print(options, records, EventLog.merged(map(EventLog.from_lines, lines)))
     finally:
@@ -81,8 +82,7 @@ def _as_rank(options: argparse.Namespace) -> int:
 def generate(comm: Comm, options: argparse.Namespace) -> list[Generation]:
     """What one rank does: build its part, continue the prompts."""
     source = source_of(options.checkpoint)
-    device = torch.device("cuda") if options.backend == "nccl" else torch.device("cpu")
-    model = build(options.layout, source, comm, DTYPES[options.dtype], device)
+    model = build(options.layout, source, comm, DTYPES[options.dtype], _device(options))
     prompts, stop = _tokens(options, source.config.V)
     generators = [torch.Generator().manual_seed(options.seed + b) for b in range(len(prompts))]
     return complete_batch(
@@ -93,6 +93,13 @@ def generate(comm: Comm, options: argparse.Namespace) -> list[Generation]:
         generators=generators,
         stop=stop,
     )
+
+
+def _device(options: argparse.Namespace) -> torch.device:
+    """Where this rank computes: NCCL speaks of what is on its GPU only."""
+    if options.backend == "nccl":
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
 
 
 def _tokens(options: argparse.Namespace, V: int) -> tuple[list[list[int]], list[list[int]]]:

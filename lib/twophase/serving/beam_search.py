@@ -119,8 +119,9 @@ class _Search:
     def candidates(self, n: int) -> list[Candidate]:
         """The n likeliest followers of all beams, the likeliest first."""
         logits = self._run()
-        before = torch.tensor(list(self.beams.values()), dtype=torch.float64)  # [beams]
         rows = torch.stack([logits[beam] for beam in self.beams])  # [beams, V]
+        so_far = list(self.beams.values())
+        before = torch.tensor(so_far, dtype=torch.float64, device=rows.device)  # [beams]
         log_probs = rows.double().log_softmax(-1) + before[:, None]  # [beams, V]
         V = log_probs.shape[1]
         best = log_probs.flatten().topk(min(n, log_probs.numel()))  # of [beams·V]

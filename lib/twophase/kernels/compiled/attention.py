@@ -111,6 +111,10 @@ def paged_work(
             f"a block table is an int tensor [{len(lengths)}, most]; got {block_table.dtype}"
             f" {list(block_table.shape)}."
         )
+    if block_table.device.type != "cpu":
+        raise ValueError(
+            f"compiled loops run on the CPU; the block table is on {block_table.device}."
+        )
     if int(lengths.max()) > block_table.shape[1] * size:
         raise ValueError(
             f"a sequence of {int(lengths.max())} tokens does not fit into"

@@ -40,10 +40,16 @@ def pack_for_loops(*matrices: Integers) -> Packed:
     """Quantized matrices of the same inputs, one below the other, as loops read them (a copy).
 
     Raises ValueError for what has no loop: other than 4 or 8 bits, a scale a tensor, groups that
-    are no multiple of 8 or do not divide the inputs; and for a mixture of formats.
+    are no multiple of 8 or do not divide the inputs; for a mixture of formats; and for codes on
+    another device than the CPU.
     """
     first = matrices[0]
     f = first.format
+    if any(m.codes.device.type != "cpu" for m in matrices):
+        raise ValueError(
+            f"loops read codes in the CPU's memory; these are on {first.codes.device}: decode()"
+            " runs there."
+        )
     if any(m.format != f or m.inputs != first.inputs for m in matrices):
         raise ValueError("matrices that one loop reads have one format and the same inputs.")
     size = f.group_of(first.inputs)

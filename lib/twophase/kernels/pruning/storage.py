@@ -30,7 +30,7 @@ class Bitmap:
         """The matrix again, [O, I]."""
         O, I = self.shape
         there = _unpacked(self.bits, O * I).view(O, I)
-        weight = torch.zeros(O, I, dtype=self.values.dtype)
+        weight = self.values.new_zeros(O, I)
         weight[there] = self.values
         return weight
 
@@ -69,7 +69,7 @@ class TwoFour:
         O, I = self.shape
         bits = _unpacked(self.places, O * I).view(O, I // 4, 2, 2).long()
         places = bits[..., 0] + 2 * bits[..., 1]  # [O, I/4, 2]
-        fours = torch.zeros(O, I // 4, 4, dtype=self.values.dtype)
+        fours = self.values.new_zeros(O, I // 4, 4)
         fours.scatter_(-1, places, self.values.view(O, I // 4, 2))
         return fours.view(O, I)  # [O, I]
 
@@ -82,9 +82,9 @@ class TwoFour:
 def _packed(bits: torch.Tensor) -> torch.Tensor:
     """bool [n] → uint8 [⌈n / 8⌉], the first bit lowest."""
     padded = torch.nn.functional.pad(bits.to(torch.uint8), (0, -len(bits) % 8))
-    return (padded.view(-1, 8) * BITS).sum(1).to(torch.uint8)  # [⌈n / 8⌉]
+    return (padded.view(-1, 8) * BITS.to(bits.device)).sum(1).to(torch.uint8)  # [⌈n / 8⌉]
 
 
 def _unpacked(packed: torch.Tensor, n: int) -> torch.Tensor:
     """uint8 [⌈n / 8⌉] → bool [n]."""
-    return ((packed[:, None] & BITS) != 0).flatten()[:n]
+    return ((packed[:, None] & BITS.to(packed.device)) != 0).flatten()[:n]

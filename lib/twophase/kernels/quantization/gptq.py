@@ -37,7 +37,7 @@ def gptq(
     factor = inverse_factor(hessian, damping)
     size = how.group_of(I)
     alone = IntegerFormat(how.bits, "channel", how.affine, how.scale_dtype)
-    codes = torch.empty(O, I, dtype=torch.uint8)
+    codes = torch.empty(O, I, dtype=torch.uint8, device=w.device)
     all_scales, all_zeros = [], []
     for i in range(I):
         if i % size == 0:

@@ -77,13 +77,15 @@ class NormalFloat:
         if self.outer_maxima is None or self.mean is None:
             return self.maxima
         scale = self.outer_maxima.repeat_interleave(OUTER_BLOCK)[: len(self.maxima)]  # [blocks]
-        return dynamic_levels()[self.maxima.long()] * scale + self.mean
+        inner = dynamic_levels().to(scale.device)[self.maxima.long()]  # [blocks]
+        return inner * scale + self.mean
 
     def decode(self) -> torch.Tensor:
         """fp32, in the tensor's shape."""
         n = torch.Size(self.shape).numel()
         halves = torch.stack([self.codes >> 4, self.codes & 15], -1).flatten()[:n]  # [n]
-        return (levels()[halves.long()] * _each(self.block_maxima(), n)).view(self.shape)
+        values = levels().to(halves.device)[halves.long()]  # [n]
+        return (values * _each(self.block_maxima(), n)).view(self.shape)
 
 
 def encode_nf4(w: torch.Tensor, double: bool = True) -> NormalFloat:
@@ -106,7 +108,7 @@ def encode_nf4(w: torch.Tensor, double: bool = True) -> NormalFloat:
 
 def _nearest(x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """The place of the value nearest to each x; in the very middle the lower."""
-    return torch.bucketize(x, (values[:-1] + values[1:]) / 2)
+    return torch.bucketize(x, ((values[:-1] + values[1:]) / 2).to(x.device))
 
 
 def _pieces(flat: torch.Tensor, size: int) -> torch.Tensor:

@@ -46,7 +46,7 @@ def encode_nvfp4(x: torch.Tensor) -> NVFP4:
     largest = blocks.abs().amax(-1)  # [..., blocks]
     tensor_scale = (largest.amax() / (E2M1.largest * E4M3.largest)).float()
     if tensor_scale == 0:  # nothing but zeros, or too small for an fp32 scale
-        tensor_scale = torch.tensor(1.0)
+        tensor_scale = torch.ones_like(tensor_scale)
     scales = E4M3.encode(largest / E2M1.largest / tensor_scale.double(), saturate=True)
     steps = (E4M3.decode(scales) * tensor_scale.double())[..., None]  # [..., blocks, 1]
     # a block so small that its scale is 0 becomes zeros

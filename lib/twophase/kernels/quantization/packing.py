@@ -27,13 +27,14 @@ def pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
         )
     if bits == 8:
         return codes.to(torch.uint8)
-    places = torch.arange(bits, dtype=torch.uint8)
+    places = torch.arange(bits, dtype=torch.uint8, device=codes.device)
     stream = (codes.to(torch.uint8)[..., None] >> places) & 1  # [..., n, bits]
     stream = stream.flatten(-2)  # [..., n·bits]
     short = -stream.shape[-1] % 8
     stream = torch.nn.functional.pad(stream, (0, short))
     octets = stream.view(*stream.shape[:-1], -1, 8)  # [..., bytes, 8]
-    return (octets << torch.arange(8, dtype=torch.uint8)).sum(-1, dtype=torch.uint8)
+    eight = torch.arange(8, dtype=torch.uint8, device=codes.device)
+    return (octets << eight).sum(-1, dtype=torch.uint8)
 
 
 def unpack(packed: torch.Tensor, bits: int, n: int) -> torch.Tensor:
@@ -52,10 +53,11 @@ def unpack(packed: torch.Tensor, bits: int, n: int) -> torch.Tensor:
     if 8 % bits == 0:  # the same as below, without a number for each bit: no code has two bytes
         parts = [packed >> first & (1 << bits) - 1 for first in range(0, 8, bits)]
         return torch.stack(parts, -1).flatten(-2)[..., :n]
-    stream = (packed[..., None] >> torch.arange(8, dtype=torch.uint8)) & 1  # [..., bytes, 8]
+    eight = torch.arange(8, dtype=torch.uint8, device=packed.device)
+    stream = (packed[..., None] >> eight) & 1  # [..., bytes, 8]
     stream = stream.flatten(-2)[..., : n * bits]  # [..., n·bits]
     places = stream.view(*stream.shape[:-1], n, bits)  # [..., n, bits]
-    return (places << torch.arange(bits, dtype=torch.uint8)).sum(-1, dtype=torch.uint8)
+    return (places << eight[:bits]).sum(-1, dtype=torch.uint8)
 
 
 def check_bits(bits: int) -> None:

@@ -39,7 +39,9 @@ def from_gptq(
     _check(qweight, (inputs // each, outputs), "qweight")
     _check(qzeros, (groups, outputs // each), "qzeros")
     size = _group(inputs, groups, scales, outputs)
-    if g_idx is not None and not torch.equal(g_idx.long(), torch.arange(inputs) // size):
+    if g_idx is not None and not torch.equal(
+        g_idx.long(), torch.arange(inputs, device=g_idx.device) // size
+    ):
         raise ValueError(
             "this layer's inputs are ordered by size (desc_act): its groups are no runs, and no"
             " format here holds them."
@@ -59,14 +61,14 @@ def from_awq(qweight: torch.Tensor, qzeros: torch.Tensor, scales: torch.Tensor) 
     _check(qzeros, (groups, outputs // 8), "qzeros")
     size = _group(inputs, groups, scales, outputs)
     how = IntegerFormat(4, size, affine=True, scale_dtype=scales.dtype)
-    place = torch.tensor([AWQ_ORDER.index(j) for j in range(8)])
+    place = [AWQ_ORDER.index(j) for j in range(8)]
     codes, zeros = (_fields(words, 4)[..., place].flatten(-2).T for words in (qweight, qzeros))
     return from_codes(codes, how, scales.T.contiguous(), zeros)
 
 
 def _fields(words: torch.Tensor, bits: int) -> torch.Tensor:
     """The codes of int32 words [...], the lowest bits first: [..., 32 / bits]."""
-    places = torch.arange(0, WORD, bits)
+    places = torch.arange(0, WORD, bits, device=words.device)
     return (words.long()[..., None] >> places) & (1 << bits) - 1
 
 

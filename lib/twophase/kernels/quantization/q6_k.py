@@ -34,7 +34,7 @@ def encode_q6_k(x: torch.Tensor) -> torch.Tensor:
     codes = torch.where(empty, 0.0, codes).to(torch.uint8)  # ggml clears such a block
     quarters = codes.view(-1, 2, 4, 32)  # [supers, halves, quarters, 32]
     lower = quarters[:, :, :2] & 15 | (quarters[:, :, 2:] & 15) << 4  # [supers, 2, 2, 32]
-    places = torch.tensor([0, 2, 4, 6], dtype=torch.uint8)[:, None]
+    places = torch.tensor([0, 2, 4, 6], dtype=torch.uint8, device=x.device)[:, None]
     upper = (quarters >> 4 << places).sum(2, dtype=torch.uint8)  # [supers, 2, 32]
     packed = torch.cat(
         [
@@ -54,7 +54,7 @@ def decode_q6_k(packed: torch.Tensor) -> torch.Tensor:
     blocks = packed.reshape(-1, BYTES)  # [supers, 210]
     lower = blocks[:, :128].view(-1, 2, 2, 32)  # [supers, halves, 2, 32]
     upper = blocks[:, 128:192].view(-1, 2, 1, 32)
-    places = torch.tensor([0, 2, 4, 6], dtype=torch.uint8)[:, None]
+    places = torch.tensor([0, 2, 4, 6], dtype=torch.uint8, device=packed.device)[:, None]
     codes = torch.cat([lower & 15, lower >> 4], 2) | (upper >> places & 3) << 4
     levels = codes.view(-1, BLOCKS, SIZE).float() - HALF  # [supers, 16, 16]
     scales = blocks[:, 192:208].contiguous().view(torch.int8).float()

@@ -73,7 +73,7 @@ def clip_groups(w: torch.Tensor, hessian: torch.Tensor, how: IntegerFormat) -> t
     for start in range(0, wide.shape[1], size):
         part, inputs = wide[:, start : start + size], slice(start, start + size)
         own, largest = hessian[inputs, inputs].double(), part.abs().amax(1, keepdim=True)
-        best, least = part, torch.full((len(part),), torch.inf, dtype=torch.float64)
+        best, least = part, own.new_full((len(part),), torch.inf)
         for share in SHARES:
             cut = torch.minimum(torch.maximum(part, -share * largest), share * largest)
             off = (alone.nearest(cut) - part).double()  # [O, size]

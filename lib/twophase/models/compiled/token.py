@@ -42,10 +42,15 @@ class Workspace:
 
     def checked(self, cache: Cache) -> dict[Shape, Stored]:
         """The stores of a cache that were found to be as a layer wants them. ValueError for a cache
-        of a dtype that loops do not read."""
+        on another device, or of a dtype that loops do not read."""
         if cache not in self._checked:
             tensors = [held for store in cache.stores.values() for held in store.held]
             for tensor in tensors:
+                if tensor.device.type != "cpu":
+                    raise ValueError(
+                        f"the compiled path runs on the CPU, and this cache is on {tensor.device}:"
+                        " make one with `new_cache` of this model."
+                    )
                 if tensor.dtype not in STORED:
                     raise ValueError(
                         f"compiled loops read float32 and bfloat16; got {tensor.dtype} in the"

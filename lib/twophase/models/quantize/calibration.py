@@ -53,7 +53,10 @@ def watch(
     hooks = []
     for name in names:
         I = int(layers[name].in_features)
-        seen = found[name] = Inputs(torch.zeros(I, I).double(), torch.zeros(I), torch.zeros(I))
+        hessian, total, largest = (
+            torch.zeros(shape, device=model.device) for shape in ((I, I), (I,), (I,))
+        )
+        seen = found[name] = Inputs(hessian.double(), total, largest)
 
         def look(module: nn.Module, args: tuple[torch.Tensor, ...], seen: Inputs = seen) -> None:
             seen.add(args[0])
@@ -61,7 +64,7 @@ def watch(
         hooks.append(layers[name].register_forward_pre_hook(look))
     try:
         for i in range(0, len(tokens), B):
-            model.hidden(tokens[i : i + B])
+            model.hidden(tokens[i : i + B].to(model.device))
     finally:
         for hook in hooks:
             hook.remove()
