@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import torch
 from device_tools import CARD, needs_a_card, same_on_a_card
-from patience import PATIENCE_S
 
 from twophase import models
 from twophase.kernels import sharding
@@ -35,6 +34,7 @@ pytestmark = needs_a_card
 n = torch.randn
 PROMPTS = [encode(text) for text in ("def read(path):", "import", "x = [", "#", "for i in")]
 H = 4
+PATIENCE_S = 100  # of a process that takes ten seconds: a card is lent for minutes
 
 
 def rings(x: torch.Tensor) -> Any:
