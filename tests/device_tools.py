@@ -11,8 +11,7 @@ import torch
 
 needs_a_card = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CARD = "cuda"
-# fp32 on both sides, sums in another order: some ten roundings of 2⁻²⁴ of numbers near 10
-CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+torch.set_float32_matmul_precision("highest")  # torch's default; TF32 would keep 10 bits of 23
 
 
 def moved(what: Any, device: str = CARD) -> Any:
@@ -50,7 +49,8 @@ def same_on_a_card(
     function: Callable[..., Any], *arguments: Any, rtol: float = 1e-4, atol: float = 1e-4
 ) -> None:
     """Tensors go in on the card and come out there, with the numbers, shapes and dtypes that they
-    have on the CPU; whatever else comes out is equal."""
+    have on the CPU; whatever else comes out is equal. The bounds are for fp32 sums in another
+    order: some tens of roundings of 2⁻²⁴ of numbers near 10."""
     expected, found = list(leaves(function(*arguments))), list(leaves(function(*moved(arguments))))
     assert len(found) == len(expected)
     for on_card, on_cpu in zip(found, expected, strict=True):

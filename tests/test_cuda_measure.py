@@ -52,15 +52,17 @@ def test_the_meter_counts_what_a_product_on_the_card_moves() -> None:
 def test_the_stopwatch_waits_for_the_card() -> None:
     a = torch.ones(8192, 8192, device=CARD)
     timing = stopwatch(lambda: a @ a, "a product", budget_s=0.3, warmup=2)
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize()
-    begin.record()
-    a @ a
-    end.record()
-    torch.cuda.synchronize()
-    own_s = begin.elapsed_time(end) / 1e3
+    own_s = []
+    for _ in range(5):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        a @ a
+        end.record()
+        torch.cuda.synchronize()
+        own_s.append(begin.elapsed_time(end) / 1e3)
     # what merely hands the product over returns in microseconds
-    assert timing.median_s == pytest.approx(own_s, rel=0.5)
+    assert 0.5 * min(own_s) < timing.median_s < 3 * max(own_s)
     assert timing.fastest_s > 2 * 8192**3 / 2e15  # faster than any card multiplies fp32
 
 
