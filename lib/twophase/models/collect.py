@@ -19,15 +19,18 @@ from twophase.models.config import Config
 from twophase.models.family import FAMILY, SEEDS
 from twophase.models.recipe import Recipe
 
-Loss = dict[str, Any]  # "n_tokens", "seed", "held_out_bits_per_byte" of a run
+# "n_tokens", "seed", "held_out_bits_per_byte" of a run, and the "device", where a card says it
+Loss = dict[str, Any]
 
 
 def losses(card: Mapping[str, Any]) -> list[Loss]:
     """What every run of a model came to that its card knows of, whatever its budget; the smallest
     budget first."""
     own = [{**run, "n_tokens": card["n_tokens"]} for run in card["seeds"]]
-    keep = ("n_tokens", "seed", "held_out_bits_per_byte")
-    runs = [{key: run[key] for key in keep} for run in own + card.get("other_budgets", [])]
+    keep = ("n_tokens", "seed", "held_out_bits_per_byte", "device")
+    runs = [
+        {key: run[key] for key in keep if key in run} for run in own + card.get("other_budgets", [])
+    ]
     return sorted(runs, key=lambda run: (run["n_tokens"], run["seed"]))
 
 

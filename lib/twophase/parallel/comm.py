@@ -1,7 +1,7 @@
 """`Comm` between processes: torch.distributed, over gloo on CPUs or NCCL between GPUs.
 
-Written against torch's documentation for both; tests run gloo. Under NCCL every tensor, of sends
-too, must be on the rank's own GPU.
+Tests run gloo and, where there is a GPU, NCCL with one rank; with more it is written against
+torch's documentation. Under NCCL every tensor, of sends too, must be on the rank's own GPU.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 `--checkpoint` is one of the course or a Hugging Face directory, of which each rank reads its boxes
 only. On several machines torchrun is started on each, with its own `--nnodes` and
 `--rdzv-endpoint`. `--ranks 4` in the place of torchrun starts four processes of this machine. With
-`--backend nccl` each rank has the GPU of its number on its machine; that is written by torch's
-documentation, and untested.
+`--backend nccl` each rank has the GPU of its number on its machine; that was run with one rank,
+with more it is written by torch's documentation.
 """
 
 from __future__ import annotations
