@@ -16,7 +16,6 @@ from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 
 from twophase.kernels.attention import (
     BLOCK,
-    _in_one_call,
     causal_attention,
     full_attention,
     naive_attention,
@@ -411,12 +410,3 @@ def test_a_mask_of_another_shape_or_beside_another_rule_is_refused():
                 attend(q, k, v, mask=bad)
         with pytest.raises(ValueError, match="goes without a window"):
             attend(q, k, v, mask=mask, window=2)
-
-
-@pytest.mark.parametrize(("N", "K"), [(6, 3), (4, 1), (3, 3)])
-def test_one_call_for_all_groups_says_what_a_call_for_each_member_says(N, K):
-    """A card takes it; here torch computes it without a kernel that knows of groups."""
-    q, k, v = draw(2, 9, 9, N, K, 8)
-    out = _in_one_call(q, k.transpose(1, 2), v.transpose(1, 2), 0.3)
-    torch.testing.assert_close(out, naive_attention(q, k, v, scale=0.3))
-    torch.testing.assert_close(out, causal_attention(q, k, v, scale=0.3))

@@ -4,6 +4,7 @@
 - `attention`: causal attention for any T and S, grouped heads, ragged batches, windows, soft caps;
   fast and naive.
 - `attention_training`: the same with a quick backward pass on a CPU.
+- `attention_on_cards`: which of torch's kernels it takes on a GPU.
 - `online_softmax`: softmax in one pass, partial attention and its merge, FlashAttention in blocks.
 - `span`: the new tokens of a pass, where they go and what they see, drafts that branch included.
 - `store`: what a layer keeps, of whatever kind. `kv_cache`: every key and value.

@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional
 
 from twophase.kernels.attention_inputs import check_mask, check_options, check_shapes
+from twophase.kernels.attention_on_cards import fuses_groups, in_one_call, kernels_that_split
 from twophase.kernels.attention_training import attention_with_gradient
 from twophase.kernels.span import whole
 
@@ -113,8 +114,8 @@ def _prefill(
         scale = _factor(q, scale)
         q, k, v = (functional.pad(x, (0, max(H, Hv) - x.shape[3])) for x in (q, k, v))
     keys, values = k.transpose(1, 2), v.transpose(1, 2)  # [B, K, S, H]
-    if _fuses_groups(q.transpose(1, 2), keys, values):
-        return _in_one_call(q, keys, values, scale)[..., :Hv]  # [B, T, N, Hv]
+    if fuses_groups(q.transpose(1, 2), keys, values):
+        return in_one_call(q, keys, values, scale)[..., :Hv]  # [B, T, N, Hv]
     grouped = q.reshape(B, T, K, N // K, -1)  # [B, T, K, G, H]
     heads = [
         functional.scaled_dot_product_attention(
@@ -124,26 +125,6 @@ def _prefill(
     ]  # G times [B, K, T, H]
     out = torch.stack(heads, dim=2).permute(0, 3, 1, 2, 4).reshape(B, T, N, -1)  # [B, T, N, H]
     return out if Hv == H else out[..., :Hv]  # [B, T, N, Hv]
-
-
-def _fuses_groups(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-    """Whether torch has a kernel that shares the keys k, v [B, K, S, H] among the query heads of q
-    [B, N, T, H], and stores no scores: on cards, in 16 bits."""
-    if q.device.type != "cuda":
-        return False
-    params = torch.backends.cuda.SDPAParams(q, k, v, None, 0.0, True, True)
-    return bool(torch.backends.cuda.can_use_flash_attention(params))
-
-
-def _in_one_call(
-    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None
-) -> torch.Tensor:
-    """q [B, T, N, H], keys and values [B, K, S, H] → [B, T, N, H], T = S. A card that took a call
-    for each member of the group would have K heads to share out among its processors, not N."""
-    out = functional.scaled_dot_product_attention(
-        q.transpose(1, 2), keys, values, is_causal=True, scale=scale, enable_gqa=True
-    )  # [B, N, T, H]
-    return out.transpose(1, 2)  # [B, T, N, H]
 
 
 def _in_blocks(
@@ -190,9 +171,10 @@ def _attend(
         mask = mask[:, None, None].expand(-1, 1, G, T, S)  # [1 or B, 1, G, T, S]
         mask = mask.reshape(-1, 1, G * T, S)  # [1 or B, 1, G·T, S]
     if softcap is None and Hv == H:
-        out = functional.scaled_dot_product_attention(
-            folded, keys, values, attn_mask=mask, scale=scale
-        )  # [B, K, G·T, Hv]
+        with kernels_that_split(B * K, q.device):
+            out = functional.scaled_dot_product_attention(
+                folded, keys, values, attn_mask=mask, scale=scale
+            )  # [B, K, G·T, Hv]
         if mask is not None:  # some kernels say NaN where no key is seen
             out = torch.where(mask.any(-1, keepdim=True), out, 0.0)
     else:

@@ -1,0 +1,52 @@
+"""Which of torch's kernels attention takes on a card."""
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+
+import torch
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+# those first that share out the keys of one head
+SPLITTING_FIRST = [
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
+
+
+def fuses_groups(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether torch has a kernel that shares the keys k, v [B, K, S, H] among the query heads of q
+    [B, N, T, H], and stores no scores: on cards, in 16 bits."""
+    if q.device.type != "cuda":
+        return False
+    params = torch.backends.cuda.SDPAParams(q, k, v, None, 0.0, True, True)
+    return bool(torch.backends.cuda.can_use_flash_attention(params))
+
+
+def in_one_call(
+    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None
+) -> torch.Tensor:
+    """q [B, T, N, H], keys and values [B, K, S, H] → [B, T, N, H], T = S. A card that took a call
+    for each member of the group would have K heads to share out among its processors, not N."""
+    out = functional.scaled_dot_product_attention(
+        q.transpose(1, 2), keys, values, is_causal=True, scale=scale, enable_gqa=True
+    )  # [B, N, T, H]
+    return out.transpose(1, 2)  # [B, T, N, H]
+
+
+def kernels_that_split(heads: int, device: torch.device) -> AbstractContextManager[None]:
+    """Where a card has more processors than there are KV heads of sequences: torch takes flash
+    attention first then, which splits the keys of a head among several. cuDNN's kernel, its own
+    first choice, keeps a head to one: 8 heads of 32,000 keys took an H100 378 µs for 68; with 512
+    heads it was the quicker one (bench/README.md)."""
+    if device.type != "cuda" or heads >= _processors(device):
+        return nullcontext()
+    return sdpa_kernel(SPLITTING_FIRST, set_priority=True)
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    """Multiprocessors of a card."""
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
