@@ -231,6 +231,40 @@ def test_a_later_guess_gains_nothing_either_if_the_first_one_has_no_name() -> No
         assert seen.flags == []
 
 
+SAYS_SO = "def held(memory_bytes, weight_bytes): return memory_bytes - weight_bytes"
+BY_HELPER = BELOW.format(
+    "max(0, held(memory_bytes, weight_bytes) // (kv_bytes_per_token * n_tokens))"
+)
+TWO_WAYS = f"""{RIGHT}
+right = max_batch
+def max_batch(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens):
+    try:
+        return right(memory_bytes, weight_bytes, kv_bytes_per_token, n_tokens) if asked[1] else 0
+    except (NameError, KeyError):
+        return -1
+"""
+
+
+@pytest.mark.parametrize(
+    ("above", "answer", "below"),
+    [
+        ("def held(m, w): return -1", BY_HELPER, SAYS_SO),
+        ("held = None", f"import time; time.time()\n{BY_HELPER}", SAYS_SO),
+        ("asked = {}", TWO_WAYS, "asked[1] = 1"),
+        ("print(end='')", TWO_WAYS, "asked = [1, 1]"),
+    ],
+    ids=["a helper anew", "a name anew", "a dict filled", "a name that was missing"],
+)
+def test_a_later_guess_of_what_an_answer_uses_gains_nothing(above, answer, below) -> None:
+    """The cell above makes the answer worth a second look: it does more than define names."""
+    cells = cells_of("kv_cache")
+    for cell in cells:
+        if id_of(cell) == "kv_cache-max_batch":
+            cell["source"] = answer
+    seen = graded("kv_cache", [*cells[:1], own(f"np.float64(1)\n{above}"), *cells[1:], own(below)])
+    assert [i for i, _ in wrong(seen)] == ["kv_cache-max_batch"]
+
+
 def test_a_second_try_below_that_its_own_check_cell_finds_right_is_right() -> None:
     """However the second cell calls the check."""
     cells = cells_of("kv_cache")

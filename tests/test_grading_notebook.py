@@ -293,10 +293,12 @@ def test_only_what_may_have_harmed_an_answer_makes_it_looked_at_again(
     assert make_plan(parse(dump(made)), release()).may_suffer(f"{TOPIC}-softmax") == may
 
 
-def test_a_helper_below_the_check_makes_an_answer_looked_at_again() -> None:
-    made = [*cells({"softmax": "def softmax(x):\n    return both(x)"}), cell("def both(x): pass")]
+def test_what_stands_below_the_check_is_in_no_look_at_an_answer() -> None:
+    above, below = cell("half = 2"), cell("def both(x): pass")
+    made = [above, *cells({"softmax": "def softmax(x):\n    return both(x)"}), below]
     plan = make_plan(parse(dump(made)), release())
-    assert plan.may_suffer(f"{TOPIC}-softmax")
+    looks = [plan.above(f"{TOPIC}-softmax"), plan.alone(f"{TOPIC}-softmax", with_own=True)]
+    assert [[s.source for s in look if s.role == "own"] for look in looks] == [["half = 2"]] * 2
     assert not plan.may_suffer(f"{TOPIC}-bytes")
 
 

@@ -47,9 +47,8 @@ class SecondLook:
         cut = exercise_id in self.cut
         broke = {o.error for o in first.verdict.outcomes} & {"timeout", "died"} and not cut
         tried = set() if cut else {self.plan.above(exercise_id)}
-        entries = self.exercises[exercise_id].entries
         ways = dict.fromkeys(
-            self.plan.alone(exercise_id, with_own, entries)
+            self.plan.alone(exercise_id, with_own)
             for with_own in ((False,) if broke else (True, False))
         )
         left = [steps for steps in ways if steps not in tried]

@@ -84,16 +84,18 @@ class ExecutionPlan:
         """The exercise's own steps: one, if no cell was split or copied."""
         return tuple(s for s in self.steps if s.exercise_id == exercise_id)
 
-    def alone(
-        self, exercise_id: str, with_own: bool, entries: Sequence[str] = ()
-    ) -> tuple[Step, ...]:
+    def alone(self, exercise_id: str, with_own: bool) -> tuple[Step, ...]:
         """The steps for one exercise by itself: the release's cells, its answer, and the
-        submission's own cells if wanted, but for another try at it below its check."""
-        roles = ("setup", "given", "own") if with_own else ("setup", "given")
-        below = (s for s in self.steps[self.asked[exercise_id] :] if s.role == "own")
-        again = {s for s in below if _defines(s.source, entries)}
-        steps = (s for s in self.steps if s not in again)
-        return tuple(s for s in steps if s.role in roles or s.exercise_id == exercise_id)
+        submission's own cells above its check if wanted. What is below must not mend it either:
+        there it would be one more guess."""
+        above = {*self.above(exercise_id)} if with_own else set()
+        return tuple(
+            s
+            for s in self.steps
+            if s.role in ("setup", "given")
+            or s.exercise_id == exercise_id
+            or (s.role == "own" and s in above)
+        )
 
     def overwrites(self, exercise_id: str, entries: Sequence[str]) -> tuple[Step, ...]:
         """The cells between its answer and where it is asked that define one of its names again."""
@@ -120,8 +122,7 @@ class ExecutionPlan:
 
     def may_suffer(self, exercise_id: str) -> bool:
         """Whether another cell above, or a function of it that was asked before, may have done
-        anything to this answer, or one below would have: more than define names that it does not
-        use."""
+        anything to this answer: more than define names that it does not use."""
         others = self._others(exercise_id)
         if any(REACHES.search(s.source) or SETS.search(s.source) for s in others):
             return True
@@ -131,9 +132,6 @@ class ExecutionPlan:
         mine = {name for s in own for name in used(s.source) | defined(s.source)}
         given = {n for s in self.steps if s.role in ("setup", "given") for n in defined(s.source)}
         shared = given - {"np", "numpy", "torch", "math", "NotYet"}
-        below = self.steps[self.asked[exercise_id] :]
-        if any(mine & defined(s.source) for s in below if s.role == "own"):
-            return True
         return any(mine & (defined(s.source) | used(s.source) & shared) for s in others)
 
 
