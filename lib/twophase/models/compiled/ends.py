@@ -23,7 +23,7 @@ class Embedding:
             check_kind(model.embed_positions, nn.Embedding)
             self.positions = stored(model.embed_positions.weight, c.learned_positions, c.D)
         # rounded as the plain model rounds it
-        dtype = model.embed_tokens.weight.dtype
+        dtype = work.model.embed_tokens.weight.dtype
         self.scale = np.float32(torch.tensor(c.embedding_scale, dtype=dtype).item())
 
     def __call__(self, tokens: torch.Tensor, span: Span) -> np.ndarray:

@@ -19,6 +19,7 @@ from twophase.models.compiled.batch_linear import wants_widening, with_batch_lin
 from twophase.models.compiled.ends import Embedding, Head, PlainEmbedding, PlainHead
 from twophase.models.compiled.halves import Half
 from twophase.models.compiled.make import make_half
+from twophase.models.compiled.narrowed import narrowed
 from twophase.models.compiled.plain import PlainBlock, halves_of
 from twophase.models.compiled.quantized import is_quantized
 from twophase.models.compiled.run import in_runs
@@ -41,7 +42,8 @@ class CompiledTransformer:
     whatever else there is runs in the plain model.
 
     Logits of one sequence's step are fp32, whatever the weights are. Loops read matrices where they
-    lie; of norms and biases they have copies. So after a change of the model, make another one (a
+    lie, but for those of a small model in fp32 whose numbers are all bf16 (`narrowed`); of these,
+    and of norms and biases, they have copies. So after a change of the model, make another one (a
     step notices other numbers, hooks and modules: see `Version`). Steps of several threads wait
     for each other. What has no loops runs in torch: `plain` says what, and why.
 
@@ -61,11 +63,21 @@ class CompiledTransformer:
         self._work, self._version, self._lock = Workspace(model, parallel), Version(model), Lock()
         self._ran = False
         self._batched: Transformer | None = None  # for batches, once it is wanted
+        self._narrowed = narrowed(model) if weight_bytes(model) <= LARGE_BYTES else None
+        self._make(self._narrowed or model)
+        if self._narrowed is not None and self.plain:  # which computes in the model's own dtype
+            self._narrowed, self.plain = None, {}
+            self._make(model)
+        if self._narrowed is not None:
+            self._version.add(model.parameters())
+        use_large_pages(*self._work.codes)
+
+    def _make(self, model: Transformer) -> None:
+        """Loops for the numbers of this model, the very same as those of `self.model`."""
         layers = [self._of_block(i, block) for i, block in enumerate(model.layers)]
         self._halves = in_runs(layers, self._work)
-        self._embed = self._in_loops("embedding", Embedding, PlainEmbedding)
-        self._head = self._in_loops("head", Head, PlainHead)
-        use_large_pages(*self._work.codes)
+        self._embed = self._in_loops("embedding", model, Embedding, PlainEmbedding)
+        self._head = self._in_loops("head", model, Head, PlainHead)
 
     @property
     def device(self) -> torch.device:
@@ -80,6 +92,8 @@ class CompiledTransformer:
     def report(self) -> str:
         """A sentence: on how many cores loops run, and what runs in torch instead, and why."""
         cores = "all cores" if self.parallel else "one core"
+        if self._narrowed is not None:
+            cores += ", reading weights as the bf16 that they are"
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.plain.items():
             by_reason.setdefault(reason, []).append(name)
@@ -105,13 +119,15 @@ class CompiledTransformer:
                 made.append(half)
         return made
 
-    def _in_loops(self, name: str, compiled: _Made, plain: _Made) -> Callable[..., Any]:
+    def _in_loops(
+        self, name: str, model: Transformer, compiled: _Made, plain: _Made
+    ) -> Callable[..., Any]:
         """The embedding or the head in loops, or in torch."""
         try:
-            return compiled(self.model, self._work)
+            return compiled(model, self._work)
         except NoKernel as reason:
             self.plain[f"the {name}"] = str(reason)
-            return plain(self.model, self._work)
+            return plain(model, self._work)
 
     def __call__(
         self,

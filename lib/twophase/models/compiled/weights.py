@@ -1,6 +1,7 @@
 """The numbers of a layer as compiled loops read them; and which layers they may be taken from.
 
-Matrices are read where they lie. What is small (norms, biases) is copied, in fp32.
+Matrices are read where they lie, in the model or in a copy of half its size (`narrowed`). What is
+small (norms, biases) is copied, in fp32.
 """
 
 from collections.abc import Iterable
