@@ -19,7 +19,7 @@ import card_products
 import torch
 from card_timing import Bench, say, sentence, this_card
 
-from twophase.measure.card_runs import Recorded, recorded_card
+from twophase.measure.card_runs import Recorded, recorded_card, write_card
 from twophase.measure.yardsticks import default_device
 
 PARTS: dict[str, Callable[[Bench], None]] = {
@@ -84,28 +84,38 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="tiny sizes: a try, no measurement")
     parser.add_argument("--device", choices=("cuda", "cpu"), default=default_device())
     asked = parser.parse_args()
-    if asked.device == "cuda" and not torch.cuda.is_available():
+    if not torch.cuda.is_available() and (asked.device == "cuda" or not asked.small):
         parser.error("this torch sees no CUDA card; `--device cpu --small` tries the script.")
+    if asked.device == "cpu" and not asked.small:
+        parser.error("all of this is too much for a CPU: `--device cpu` goes with `--small`.")
     return asked
 
 
 def _begun(path: Path, new: Recorded) -> Recorded:
-    """The file's runs, to add to; SystemExit where they are of another card, day or torch."""
-    if not path.exists():
-        return new
+    """The file's runs, to add to, written once before anything runs; SystemExit where they are of
+    another card, day or torch, and where the file can be neither read nor written."""
     try:
-        old = recorded_card(path)
+        old = recorded_card(path) if path.exists() else new
+        _check_same(path, old, new)
+        begun = Recorded(new.card, old.runs, old.small)
+        write_card(begun, path)
+    except OSError as error:
+        raise SystemExit(f"{path} cannot be read or written: {error.strerror}") from None
     except ValueError as error:
         raise SystemExit(str(error)) from None
+    return begun
+
+
+def _check_same(path: Path, old: Recorded, new: Recorded) -> None:
+    """ValueError unless runs of both may stand in one file."""
     same = ("name", "day", "torch")
     if old.small != new.small or any(
         getattr(old.card, key) != getattr(new.card, key) for key in same
     ):
-        raise SystemExit(
-            f"{path} is of {old.card.name} on {old.card.day}, small: {old.small}; give another"
-            " --out."
+        raise ValueError(
+            f"{path} is of {old.card.name} on {old.card.day} with torch {old.card.torch}, small:"
+            f" {old.small}; give another --out."
         )
-    return Recorded(new.card, old.runs, old.small)
 
 
 if __name__ == "__main__":

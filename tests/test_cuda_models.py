@@ -38,7 +38,6 @@ from twophase.models.transformer import Transformer
 
 pytestmark = needs_a_card
 CAUSAL = [name for name, config in FAMILY.items() if config.causal]
-LIMITED = ("sliding", "local_global", "linear", "ssm", "ssm_attention")  # they forget
 STATES = ("linear", "ssm", "ssm_attention")
 EVERY = pytest.mark.parametrize("name", CAUSAL)
 # the same sums in another order, in fp32, through four layers; logits reach about 20

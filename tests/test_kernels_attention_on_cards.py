@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 from device_tools import needs_a_card
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from twophase.kernels import attention_on_cards
 from twophase.kernels.attention import causal_attention, naive_attention
@@ -47,6 +48,16 @@ def test_what_torch_takes_first_is_as_before_behind_such_a_call(monkeypatch):
         inside = torch.nn.functional.scaled_dot_product_attention(q, k, v)
     assert torch._C._get_sdp_priority_order() == before
     torch.testing.assert_close(inside, torch.nn.functional.scaled_dot_product_attention(q, k, v))
+
+
+def test_a_kernel_that_a_caller_has_forbidden_stays_forbidden(monkeypatch):
+    monkeypatch.setattr(attention_on_cards, "_processors", lambda device: 132)
+    with sdpa_kernel(SDPBackend.MATH), kernels_that_split(2, CARD):
+        assert torch.backends.cuda.math_sdp_enabled()
+        assert not torch.backends.cuda.flash_sdp_enabled()
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert not torch.backends.cuda.mem_efficient_sdp_enabled()
+    assert torch.backends.cuda.flash_sdp_enabled()
 
 
 @needs_a_card

@@ -21,9 +21,10 @@ FAILED = Run("step", "llama", "eager", {"B": 9}, error="OutOfMemoryError: too mu
 MADE = Recorded(CARD, (CALIBRATED, PRODUCT, FAILED))
 
 
-def run_bench(path, *options):
+def run_bench(path, *options, small=True):
     """The script on the CPU in tiny sizes, on one thread."""
-    command = [sys.executable, str(ROOT / "bench" / "card.py"), "--device", "cpu", "--small"]
+    command = [sys.executable, str(ROOT / "bench" / "card.py"), "--device", "cpu"]
+    command += ["--small"] if small else []
     env = os.environ | {"PYTHONPATH": str(ROOT / "lib"), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [*command, "--out", str(path), *options],
@@ -121,6 +122,23 @@ def test_a_part_is_taken_again_into_the_same_file_but_not_into_one_of_another_ca
     refused = run_bench(path, "--only", "rows")
     assert (refused.returncode, recorded_card(path)) == (1, MADE)
     assert "give another" in refused.stderr
+
+
+def test_a_file_that_cannot_be_written_or_read_is_said_before_anything_runs(tmp_path):
+    (tmp_path / "damaged").write_text('{"card"')
+    for path in (tmp_path / "nowhere" / "card.json", tmp_path, tmp_path / "damaged"):
+        refused = run_bench(path, "--only", "rows")
+        assert refused.returncode == 1
+        assert refused.stderr.startswith(str(path))
+        assert refused.stderr.count("\n") == 1
+
+
+def test_a_cpu_runs_the_script_in_tiny_sizes_only(tmp_path):
+    path = tmp_path / "card.json"
+    refused = run_bench(path, "--only", "rows", small=False)
+    assert refused.returncode == 2
+    assert "--small" in refused.stderr.splitlines()[-1]
+    assert not path.exists()
 
 
 @pytest.mark.skipif(not RECORDED.exists(), reason="no card was lent yet")

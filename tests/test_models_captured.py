@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from device_tools import needs_a_card
 
 from twophase.models.captured import TABLE, WARM_UP, CapturedSteps, capturable
 from twophase.models.config import Config
@@ -15,7 +16,6 @@ from twophase.theory.sizes import MixtureOfExperts
 TINY = Config(L=2, D=16, F=24, N=4, K=2, H=4, context=16)
 RECIPE = Recipe(n_tokens=30 * 4 * 16, B=4, warmup_steps=3, seed=5, autocast=False)
 DATA = np.frombuffer(b"def f(x):\n    return x + 1\n\n" * 20, dtype=np.uint8)
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 def recorder(seen: list[tuple[torch.Tensor, float]]):
@@ -73,7 +73,43 @@ def test_experts_masks_and_cpus_are_not_captured():
     assert not capturable(TINY, "cpu")
 
 
-@needs_gpu
+def test_a_run_that_is_taken_up_is_captured_anew(tmp_path):
+    """The graph has the addresses of the optimizer's state, and that is another's then."""
+    trainer = Trainer(TINY, RECIPE, DATA, "cpu")
+    trainer.captured = CapturedSteps(RECIPE, 16, DATA, "cpu", trainer._update)
+    trainer.step()
+    trainer.save(tmp_path / "run.pt")
+    trainer.captured.graph = object()
+    trainer.resume(tmp_path / "run.pt")
+    assert trainer.captured.graph is None
+
+
+@pytest.mark.parametrize("here_is_a_card", [True, False])
+def test_a_run_goes_on_on_another_device(here_is_a_card, tmp_path):
+    """A card keeps rates as tensors, and says that its steps can be captured; a CPU's run that goes
+    on there must say so, too, or torch refuses the capture."""
+
+    def trainer(on_card: bool) -> Trainer:
+        made = Trainer(TINY, RECIPE, DATA, "cpu")
+        for optimizer, _ in made.optimizer.parts:
+            for group in optimizer.param_groups:
+                if "capturable" in group:
+                    group["capturable"] = on_card
+        return made
+
+    before, here = trainer(not here_is_a_card), trainer(here_is_a_card)
+    before._update(batch(DATA, 0, RECIPE.B, 16, RECIPE.seed), torch.tensor(1 / 3))
+    before.step_count = 1
+    before.save(tmp_path / "run.pt")
+    here.resume(tmp_path / "run.pt")
+    adam = here.optimizer.parts[-1][0]
+    assert [group["capturable"] for group in adam.param_groups] == [here_is_a_card]
+    assert float(here.step()) == float(before.step())
+    for ours, theirs in zip(here.model.parameters(), before.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@needs_a_card
 def test_replayed_steps_are_those_that_are_launched_one_by_one():
     launched, replayed = (Trainer(TINY, RECIPE, DATA, "cuda") for _ in range(2))
     launched.captured = False
@@ -86,7 +122,7 @@ def test_replayed_steps_are_those_that_are_launched_one_by_one():
     np.testing.assert_allclose(losses, launched.losses, rtol=1e-2)
 
 
-@needs_gpu
+@needs_a_card
 def test_a_run_on_a_gpu_goes_on_where_it_was(tmp_path):
     half = Trainer(TINY, RECIPE, DATA, "cuda")
     assert half.captured
@@ -99,3 +135,17 @@ def test_a_run_on_a_gpu_goes_on_where_it_was(tmp_path):
     assert len(resumed.losses) == 30
     assert resumed.losses[:12] == half.losses
     np.testing.assert_allclose(resumed.losses, straight.losses, rtol=1e-2)
+
+
+@needs_a_card
+def test_a_run_that_a_cpu_began_goes_on_captured_on_a_gpu(tmp_path):
+    begun = Trainer(TINY, RECIPE, DATA, "cpu")
+    while begun.step_count < 12:
+        begun.step()
+    begun.save(tmp_path / "run.pt")
+    resumed = Trainer(TINY, RECIPE, DATA, "cuda")
+    train(resumed, tmp_path / "run.pt")
+    assert resumed.captured
+    assert resumed.captured.graph is not None
+    assert resumed.losses[:12] == begun.losses
+    assert len(resumed.losses) == 30

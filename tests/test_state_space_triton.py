@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from twophase.kernels import state_space_triton
 from twophase.kernels.state_space import selective_scan
 from twophase.kernels.state_space_compiled import compiled_scan
 from twophase.kernels.state_space_triton import BLOCK_D, CHUNK, has_triton, triton_scan
@@ -183,6 +184,14 @@ def test_shapes_that_do_not_fit_are_named():
 def test_tensors_on_the_cpu_are_refused_in_one_sentence():
     with pytest.raises(ValueError, match="runs on a GPU"):
         triton_scan(*draw(1, 2, 3, 4))
+
+
+def test_triton_without_a_c_compiler_is_none(monkeypatch):
+    monkeypatch.setattr(state_space_triton, "find_spec", lambda name: name)
+    monkeypatch.delenv("CC", raising=False)
+    for found in (None, "/usr/bin/gcc"):
+        monkeypatch.setattr(state_space_triton, "which", lambda name, found=found: found)
+        assert has_triton.__wrapped__() is (found is not None)
 
 
 @GPU

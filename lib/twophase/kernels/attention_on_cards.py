@@ -1,5 +1,6 @@
 """Which of torch's kernels attention takes on a card."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
@@ -7,13 +8,13 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-# those first that share out the keys of one head
-SPLITTING_FIRST = [
-    SDPBackend.FLASH_ATTENTION,
-    SDPBackend.CUDNN_ATTENTION,
-    SDPBackend.EFFICIENT_ATTENTION,
-    SDPBackend.MATH,
-]
+# those first that share out the keys of one head, and whether torch may take them now
+SPLITTING_FIRST: dict[SDPBackend, Callable[[], bool]] = {
+    SDPBackend.FLASH_ATTENTION: torch.backends.cuda.flash_sdp_enabled,
+    SDPBackend.CUDNN_ATTENTION: torch.backends.cuda.cudnn_sdp_enabled,
+    SDPBackend.EFFICIENT_ATTENTION: torch.backends.cuda.mem_efficient_sdp_enabled,
+    SDPBackend.MATH: torch.backends.cuda.math_sdp_enabled,
+}
 
 
 def fuses_groups(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
@@ -39,11 +40,13 @@ def in_one_call(
 def kernels_that_split(heads: int, device: torch.device) -> AbstractContextManager[None]:
     """Where a card has more processors than there are KV heads of sequences: torch takes flash
     attention first then, which splits the keys of a head among several. cuDNN's kernel, its own
-    first choice, keeps a head to one: 8 heads of 32,000 keys took an H100 378 µs for 68; with 512
-    heads it was the quicker one (bench/README.md)."""
+    first choice, keeps a head to one: 8 heads of 32,000 keys took an H100 375 µs in place of 68;
+    with 512 heads it was the quicker one (`measure.card_runs`, part "attention"). What a caller has
+    forbidden (`torch.nn.attention.sdpa_kernel`) stays forbidden."""
     if device.type != "cuda" or heads >= _processors(device):
         return nullcontext()
-    return sdpa_kernel(SPLITTING_FIRST, set_priority=True)
+    allowed = [kernel for kernel, may_be_taken in SPLITTING_FIRST.items() if may_be_taken()]
+    return sdpa_kernel(allowed, set_priority=True) if allowed else nullcontext()
 
 
 @cache

@@ -10,6 +10,7 @@ in registers; the gradient has few states to start from and computes the others 
 import os
 from functools import cache
 from importlib.util import find_spec
+from shutil import which
 from typing import Any
 
 import torch
@@ -22,8 +23,10 @@ CHUNK = 8  # tokens between two kept states, whose states and numbers fit into r
 
 @cache
 def has_triton() -> bool:
-    """Whether Triton can be imported here; a torch for CUDA on Linux brings it."""
-    return find_spec("triton") is not None
+    """Whether Triton can be imported here, which a torch for CUDA on Linux brings, and finds the C
+    compiler that it starts kernels with, which many an image of a container lacks."""
+    compilers = os.environ.get("CC") or which("gcc") or which("clang")
+    return find_spec("triton") is not None and bool(compilers)
 
 
 def triton_scan(
@@ -40,15 +43,16 @@ def triton_scan(
 
     The same numbers on each run: sums over sequences and channels are taken in a fixed order. The
     host neither waits nor looks at values, so that it can be captured in a CUDA graph, once a first
-    call has compiled it. Raises ValueError where `selective_scan` does, where there is no Triton,
-    and for tensors elsewhere than on a GPU (unless Triton's interpreter is on, TRITON_INTERPRET=1).
+    call has compiled it. Raises ValueError where `selective_scan` does, without Triton or a C
+    compiler for it, and for tensors elsewhere than on a GPU (unless Triton's interpreter is on,
+    TRITON_INTERPRET=1).
     """
     state = check_scan(x, dt, A, B_in, C, skip, state)
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     if not has_triton() or (x.device.type != "cuda" and not interpreted):
         raise ValueError(
-            f"the scan in Triton runs on a GPU, with Triton installed; for tensors on {x.device}"
-            " take selective_scan."
+            "the scan in Triton runs on a GPU, with Triton and a C compiler installed; for tensors"
+            f" on {x.device} take selective_scan."
         )
     y, last = _Scan.apply(x, dt, A, B_in, C, skip, state)  # type: ignore[no-untyped-call]
     return y, last  # [B, T, d_inner], [B, d_inner, d_state]

@@ -66,6 +66,11 @@ class CapturedSteps:
                 )
         return losses
 
+    def forget(self) -> None:
+        """Capture anew: the graph reads and writes an optimizer's state that another took the place
+        of."""
+        self.graph = None
+
     def _write_tables(self, first: int, n: int) -> None:
         """Where the windows of the next n steps begin, and their rates."""
         r = self.recipe

@@ -63,7 +63,7 @@ class StackedMuon(Muon):
         moves = orthogonal(wide, group["ns_coefficients"], group["ns_steps"], group["eps"])
         # as large as AdamW's steps (Liu et al., 2025, arXiv 2502.16982, equation 4)
         lr = group["lr"] * 0.2 * wide.shape[2] ** 0.5
-        moves = moves.float() * lr  # [n, rows, columns]; a rate on the device is never asked for
+        moves = moves.float().mul_(lr)  # [n, rows, columns]; a rate on the device stays there
         matrices: list[torch.Tensor] = [p for p, _ in stack]
         torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
         turned = [m if m.shape == p.shape else m.mT for p, m in zip(matrices, moves, strict=True)]

@@ -72,6 +72,11 @@ class MuonAdamW:
         return [optimizer.state_dict() for optimizer, _ in self.parts]
 
     def load_state_dict(self, states: list[dict[str, Any]]) -> None:
-        """Take up such a state."""
+        """Take up such a state, of a run on whatever device: whether a step can be captured is for
+        the device of this one to say."""
         for (optimizer, _), state in zip(self.parts, states, strict=True):
+            own = [group.get("capturable") for group in optimizer.param_groups]
             optimizer.load_state_dict(state)
+            for group, capturable in zip(optimizer.param_groups, own, strict=True):
+                if capturable is not None:  # None: Muon's steps always can
+                    group["capturable"] = capturable

@@ -3,7 +3,7 @@
 One recipe and one budget for all, so that models differ in what they are, not in how they were
 trained. A killed run picks up where it was, at most half a minute back, and ends, on the same
 processor and number of threads, with the very same weights: the order of the data is a function of
-the seed and the step.
+the seed and the step. (A GPU adds some gradients in any order: there they are nearly the same.)
 """
 
 import argparse
@@ -146,6 +146,8 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.step_count, self.seconds = state["step"], state["seconds"]
         self.losses = state["losses"]
+        if self.captured:
+            self.captured.forget()
 
 
 @products_in_fp32()
