@@ -1,0 +1,117 @@
+"""The tables of README.md on an H100, from what the package has recorded of one:
+`.venv/bin/python bench/card_tables.py` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from twophase.measure.card_runs import Recorded, recorded_card
+from twophase.theory.architecture import Architecture
+from twophase.theory.catalog import hardware, model
+from twophase.theory.hardware import Hardware
+from twophase.theory.kv_cache import kv_bytes_per_token
+from twophase.theory.latency_throughput import compute_time_s, memory_step_time_s
+
+SQUARES = (  # the table's name, the format of the data sheet, the run's part and way
+    ("bf16, random numbers", "bf16", "calibration", "bf16, random numbers"),
+    ("bf16, all ones", "bf16", "calibration", "bf16, all ones"),
+    ("tf32", "tf32", "calibration", "tf32, random numbers"),
+    ("fp32", "fp32", "calibration", "fp32, random numbers"),
+    ("int8", "int8", "formats", "int8, random numbers"),
+    ("fp8, quick sums", "fp8", "formats", "fp8, quick sums, random numbers"),
+    ("fp8, sums in fp32", "fp8", "formats", "fp8, sums in fp32, random numbers"),
+)
+ROWS = (1, 16, 64, 128, 256, 288, 512, 1024, 8192)
+KERNELS = ("as torch chooses", "flash attention", "cudnn attention", "efficient attention", "math")
+WAYS = ("eager", "captured", "fused, captured")
+
+
+def tables() -> list[str]:
+    """Rates, one matrix, attention by kernel, steps, prompts: each a table in Markdown."""
+    card, sheet = recorded_card(), hardware("h100")
+    return [
+        _rates(card, sheet),
+        _rows(card),
+        _attention(card),
+        _steps(card, sheet),
+        _prompts(card, sheet),
+    ]
+
+
+def _rates(card: Recorded, sheet: Hardware) -> str:
+    read, most = card.hardware().hbm_bytes_per_s, sheet.hbm_bytes_per_s
+    lines = [["reads, TB/s", f"{read / 1e12:.2f}", f"{most / 1e12:.2f}", _share(read / most)]]
+    for name, kind, part, way in SQUARES:
+        rate, most = card.one(part, "square product", way).flops_per_s, sheet.flops_per_s[kind]
+        tera = (f"{x / 1e12:,.0f}" for x in (rate, most))
+        lines.append([f"{name}, TFLOP/s", *tera, _share(rate / most)])
+    return _table(["", "recorded", "data sheet", "share"], lines)
+
+
+def _rows(card: Recorded) -> str:
+    runs = [card.one("rows", "one matrix of llama-3-8b", "captured", B=B) for B in ROWS]
+    read = card.hardware().hbm_bytes_per_s
+    product = card.one("calibration", "square product", "bf16, random numbers").flops_per_s
+    lines = [
+        ["µs", *(f"{run.seconds * 1e6:,.0f}" for run in runs)],
+        ["share of the read", *(_share(run.bytes_per_s / read) for run in runs)],
+        ["share of the product", *(_share(run.flops_per_s / product) for run in runs)],
+    ]
+    return _table(["rows", *(f"{B:,}" for B in ROWS)], lines)
+
+
+def _attention(card: Recorded) -> str:
+    read, lines = card.hardware().hbm_bytes_per_s, []
+    for run in card.find("attention", way=KERNELS[0], T=1):
+        at = dict(run.sizes)
+        n_bytes = at["B"] * at["S"] * kv_bytes_per_token(1, at["K"], 128)
+        took = [card.one("attention", run.what, way, **at).seconds for way in KERNELS]
+        cells = (f"{s * 1e6:,.0f} µs, {_share(n_bytes / s / read)}" for s in took)
+        lines.append([f"B = {at['B']}, {at['S']:,} cached, {at['N']}/{at['K']} heads", *cells])
+    return _table(["", "torch's choice", "flash", "cuDNN", "efficient", "math"], lines)
+
+
+def _steps(card: Recorded, sheet: Hardware) -> str:
+    lines = []
+    for part, what, arch, B, S in _step_cases():
+        cache = arch.cache_bytes(S, 2)
+        floor = memory_step_time_s(arch.step_weight_bytes(B), B, cache, sheet.hbm_bytes_per_s)
+        took = [card.one(part, what, way, B=B, S=S).seconds for way in WAYS]
+        cells = (f"{s * 1e3:.1f} ms, {_share(floor / s)}" for s in took)
+        lines.append([what, str(B), f"{S:,}", f"{floor * 1e3:.1f} ms", *cells])
+    return _table(["step of", "B", "cached", "floor", *WAYS], lines)
+
+
+def _step_cases() -> Iterator[tuple[str, str, Architecture, int, int]]:
+    """Part, name, model, B and S of what the table shows."""
+    thirteen, eight = model("llama-2-13b"), model("llama-3-8b")
+    for B in (1, 16, 67):
+        yield "step", thirteen.name, thirteen, B, 1024
+    for B in (1, 64, 352):
+        yield "step", f"{thirteen.name} with K = 8", replace(thirteen, K=8), B, 1024
+    for S in (1000, 16_000, 32_000, 128_000):
+        yield "prefill", eight.name, eight, 1, S
+
+
+def _prompts(card: Recorded, sheet: Hardware) -> str:
+    arch, lines = model("llama-3-8b"), []
+    for T in (128, 1024, 8192):
+        least = compute_time_s(arch.prefill_flops(1, T), sheet.peak_flops_per_s("bf16"))
+        took = card.one("prefill", arch.name, "eager", B=1, T=T).seconds
+        times = (f"{s * 1e3:.1f} ms" for s in (least, took))
+        lines.append([arch.name, f"{T:,}", *times, _share(least / took)])
+    return _table(["prompt of", "tokens", "floor", "eager", "share"], lines)
+
+
+def _share(x: float) -> str:
+    return f"{x:.2f}".lstrip("0")
+
+
+def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rule = ["---"] * len(head)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines))
+
+
+if __name__ == "__main__":
+    print("\n\n".join(tables()))
