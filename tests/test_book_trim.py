@@ -65,3 +65,14 @@ def test_marks_of_one_style_say_it_once_and_others_for_themselves() -> None:
         assert book_figures.shortened(kept) == kept
     own = group("fill:red", "fill:red").replace("<g ", '<g style="stroke:blue" ')
     assert book_figures.shortened(own) == own
+
+
+def test_what_a_figure_asks_for_gets_a_short_id_that_no_other_figure_has() -> None:
+    svg = (
+        '<path id="m09525549f7"/><clipPath id="p1"/><g id="axes_1" clip-path="url(#p1)">'
+        '<use href="#m09525549f7"/><use href="#m09525549f7"/></g>'
+    )
+    assert book_figures.with_short_ids(svg, "f6-") == (
+        '<path id="f6-1"/><clipPath id="f6-0"/><g id="f6-axes_1" clip-path="url(#f6-0)">'
+        '<use href="#f6-1"/><use href="#f6-1"/></g>'
+    )

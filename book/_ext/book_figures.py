@@ -50,7 +50,7 @@ def inline(svg: str, alt: str, key: str, css_class: str) -> str:
     svg = svg[svg.index("<svg") :]
     # its style sheet would reach the whole page
     svg = re.sub(r"<metadata.*?</metadata>|<style type.*?</style>|<!--.*?-->", "", svg, flags=re.S)
-    svg = re.sub(r'(?<= id=")|(?<=href="#)|(?<=url\(#)', key, svg)
+    svg = with_short_ids(svg, key)
     svg = re.sub(r"#[0-9a-fA-F]{6}\b", lambda m: f"var(--tp-{COLORS[m[0].lower()]})", svg)
     svg = re.sub(r"font-family: [^;\"]*", "font-family: var(--tp-ui)", svg)
     wide = re.search(r'width="([\d.]+)pt"', svg)
@@ -62,6 +62,15 @@ def inline(svg: str, alt: str, key: str, css_class: str) -> str:
     )
     body = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
     return shortened(body.strip()).replace("<svg ", name, 1)
+
+
+def with_short_ids(svg: str, key: str) -> str:
+    """The drawing with ids of its own, `key` and a number for each that something asks for: the id
+    of a mark is written once per point."""
+    asked = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', svg))
+    short = {name: f"{key}{number}" for number, name in enumerate(asked)}
+    places = r'(?<= id=")[^"]*|(?<=href="#)[^"]*|(?<=url\(#)[^)]*'
+    return re.sub(places, lambda m: short.get(m[0], key + m[0]), svg)
 
 
 def shortened(svg: str) -> str:
