@@ -265,6 +265,27 @@ def test_a_later_guess_of_what_an_answer_uses_gains_nothing(above, answer, below
     assert [i for i, _ in wrong(seen)] == ["kv_cache-max_batch"]
 
 
+@pytest.mark.parametrize("marked", [True, False], ids=["of the same id", "of no id"])
+def test_a_second_answer_below_the_check_gains_nothing(marked: bool) -> None:
+    cells = cells_of("kv_cache")
+    at = next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch")
+    answer = cells[at] if marked else own("")
+    cells[at] = answer | {"source": BELOW.format("-1")}
+    seen = graded("kv_cache", [own("np.float64(1)"), *cells, answer | {"source": RIGHT}])
+    assert [i for i, _ in wrong(seen)] == ["kv_cache-max_batch"]
+
+
+def test_an_answer_that_asks_for_a_released_cell_below_its_check_gains_nothing() -> None:
+    cells = cells_of("paging")
+    answer = next(c for c in cells if id_of(c) == "paging-gathered")
+    answer["source"] += """
+right = moved_bytes
+def moved_bytes(**given): return right(**given) if "step_over_pages" in globals() else -1
+"""
+    seen = graded("paging", [own("np.float64(1)"), *cells])
+    assert [i for i, _ in wrong(seen)] == ["paging-gathered"]
+
+
 def test_a_second_try_below_that_its_own_check_cell_finds_right_is_right() -> None:
     """However the second cell calls the check."""
     cells = cells_of("kv_cache")
@@ -320,6 +341,14 @@ def test_a_trial_below_an_answer_without_checks_takes_no_points_unless_it_is_tol
     [found] = seen.flags
     assert (found.name, found.where) == (flag, "kv_cache-max_batch")
     assert right or f"Cell {len(cells) + 1} defines it again" in found.says
+
+
+def test_a_trial_above_the_check_is_told_though_a_copy_of_the_answer_stands_below() -> None:
+    cells = cells_of("kv_cache")
+    at = next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch-check")
+    made = [*cells[:at], own(WITHOUT_WEIGHTS), *cells[at:], cells[at - 1]]
+    [told] = [f for f in graded("kv_cache", made).flags if f.name == "defined_again"]
+    assert f"Cell {at + 1} defines it again" in told.says
 
 
 KEEPS_ALL_BLOCKS = """

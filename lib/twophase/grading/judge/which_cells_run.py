@@ -85,25 +85,20 @@ class ExecutionPlan:
         return tuple(s for s in self.steps if s.exercise_id == exercise_id)
 
     def alone(self, exercise_id: str, with_own: bool) -> tuple[Step, ...]:
-        """The steps for one exercise by itself: the release's cells, its answer, and the
-        submission's own cells above its check if wanted. What is below must not mend it either:
-        there it would be one more guess."""
-        above = {*self.above(exercise_id)} if with_own else set()
-        return tuple(
-            s
-            for s in self.steps
-            if s.role in ("setup", "given")
-            or s.exercise_id == exercise_id
-            or (s.role == "own" and s in above)
-        )
+        """The steps for one exercise by itself, of those above its check: the release's cells, its
+        answer, and the submission's own cells if wanted. What is below must not mend it either,
+        whosever it is: there it would be one more guess."""
+        roles = ("setup", "given", "own") if with_own else ("setup", "given")
+        above = self.above(exercise_id)
+        return tuple(s for s in above if s.role in roles or s.exercise_id == exercise_id)
 
     def overwrites(self, exercise_id: str, entries: Sequence[str]) -> tuple[Step, ...]:
         """The cells between its answer and where it is asked that define one of its names again."""
-        mine = [s.number for s in self.answers(exercise_id)]
+        above = self.above(exercise_id)
+        mine = [s.number for s in above if s.exercise_id == exercise_id]
         if not mine:
             return ()
-        last = max(mine)
-        below = (s for s in self.above(exercise_id) if s.number > last and s.role != "given")
+        below = (s for s in above if s.number > max(mine) and s.role != "given")
         return tuple(s for s in below if _defines(s.source, entries))
 
     def is_stub(self, exercise_id: str) -> bool:
