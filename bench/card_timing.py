@@ -1,6 +1,6 @@
 """How `card.py` times and writes down: each case is caught by itself, so that one that fails says
 why and loses no other. On a card a case can be captured in a CUDA graph, whose replay launches all
-kernels at once: what is left is the time of the kernels.
+kernels at once: what is left is the time of the kernels, and of one launch and one wait a sample.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ def steady(recorded: Recorded, name: str | None = None) -> Hardware:
     """The card with the FLOP/s of square products of 8,192 random numbers a side, run for a second,
     in which a clock settles, and the bandwidth of its calibration.
 
-    `Recorded.hardware` has what short bursts reach, which is more. `name` in place of the card's
-    own. Raises ValueError for a file without calibration or without these products.
+    `Recorded.hardware` has what short bursts reach, which in bf16 is more. `name` in place of the
+    card's own. Raises ValueError for a file without calibration or without these products.
     """
     chip = recorded.hardware()
     rates = {
