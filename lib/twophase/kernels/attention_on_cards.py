@@ -40,9 +40,9 @@ def in_one_call(
 def kernels_that_split(heads: int, device: torch.device) -> AbstractContextManager[None]:
     """Where a card has more processors than there are KV heads of sequences: torch takes flash
     attention first then, which splits the keys of a head among several. cuDNN's kernel, its own
-    first choice, keeps a head to one: 8 heads of 32,000 keys took an H100 375 µs in place of 68;
-    with 512 heads it was the quicker one (`measure.card_runs`, part "attention"). What a caller has
-    forbidden (`torch.nn.attention.sdpa_kernel`) stays forbidden."""
+    first choice, seems to keep a head to one: 8 heads of 32,000 keys took an H100 375 µs in place
+    of 68; with 512 heads it was the quicker one (`measure.card_runs`, part "attention"). What a
+    caller has forbidden (`torch.nn.attention.sdpa_kernel`) stays forbidden."""
     if device.type != "cuda" or heads >= _processors(device):
         return nullcontext()
     allowed = [kernel for kernel, may_be_taken in SPLITTING_FIRST.items() if may_be_taken()]
