@@ -77,8 +77,8 @@ def taken(threads):
         x = x.exp().clamp(max=1)
     return time.process_time() - began
 taken(2)
-one, two = (min(taken(threads) for _ in range(12)) for threads in (1, 2))
-print(two < 8 * one)
+one, two = (sorted(taken(threads) for _ in range(12)) for threads in (1, 2))
+print(two[0] < 8 * one[6])  # the median: a virtual machine has counted no time at all for one
 """
 
 
