@@ -7,8 +7,8 @@ captured", with norms, rotations and activations each made one kernel by torch.c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -16,6 +16,7 @@ import torch
 from card_timing import Bench, Call, captured, graph_nodes, kernels, say, sentence
 from torch.nn import functional
 
+import twophase.kernels.attention
 import twophase.models.attention
 import twophase.models.norm
 from twophase.kernels.norm import rms_norm
@@ -73,7 +74,7 @@ def launches(bench: Bench) -> None:
 
 def attention(bench: Bench) -> None:
     """Attention alone, by each kernel of torch: one query over long caches, and prompts."""
-    from torch.nn.attention import SDPBackend
+    from torch.nn.attention import SDPBackend, sdpa_kernel
 
     names = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
     shapes = [  # B, T, S, N, K
@@ -84,19 +85,36 @@ def attention(bench: Bench) -> None:
     ]
     for B, T, S, N, K in [(2, 1, 16, 4, 2), (1, 8, 8, 4, 2)] if bench.small else shapes:
         sizes = {"B": B, "T": T, "S": S, "N": N, "K": K}
-        for name in (None, *names) if bench.on_card else (None,):
-            backend = None if name is None else getattr(SDPBackend, name)
-            way = "as torch chooses" if name is None else name.lower().replace("_", " ")
-            make = partial(_attends, bench, backend, **sizes)
+        ways = {"as torch chooses": _torchs_own, "as we choose": nullcontext}
+        if bench.on_card:
+            kernels_of = {name: partial(sdpa_kernel, getattr(SDPBackend, name)) for name in names}
+            ways |= {name.lower().replace("_", " "): kernel for name, kernel in kernels_of.items()}
+        for way, inside in ways.items():
+            make = partial(_attends, bench, inside, **sizes)
             bench.run("attention", "causal_attention", way, make, seconds=0.1, **sizes)
 
 
-def _attends(
-    bench: Bench, backend: object, B: int, T: int, S: int, N: int, K: int
-) -> tuple[Call, dict[str, Fact]]:
-    from torch.nn.attention import sdpa_kernel
+@contextmanager
+def _torchs_own() -> Iterator[None]:
+    """Without the kernel that `attention_on_cards` asks for where heads are few."""
+    ours = twophase.kernels.attention.kernels_that_split
+    twophase.kernels.attention.kernels_that_split = lambda heads, device: nullcontext()
+    try:
+        yield
+    finally:
+        twophase.kernels.attention.kernels_that_split = ours
 
-    from twophase.kernels.attention import causal_attention
+
+def _attends(
+    bench: Bench,
+    inside: Callable[[], AbstractContextManager[None]],
+    B: int,
+    T: int,
+    S: int,
+    N: int,
+    K: int,
+) -> tuple[Call, dict[str, Fact]]:
+    """Attention over random numbers, called inside of what says which kernel is taken."""
 
     def drawn(n: int, heads: int) -> torch.Tensor:
         shape = (B, n, heads, 128)
@@ -105,10 +123,8 @@ def _attends(
     q, k, v = drawn(T, N), drawn(S, K), drawn(S, K)  # [B, T, N, H], [B, S, K, H] twice
 
     def call() -> object:
-        if backend is None:
-            return causal_attention(q, k, v)
-        with sdpa_kernel(backend):
-            return causal_attention(q, k, v)
+        with inside():
+            return twophase.kernels.attention.causal_attention(q, k, v)
 
     if not bench.on_card:
         return call, {}
