@@ -39,25 +39,37 @@ def test_only_a_card_with_more_processors_than_heads_is_asked_to_split_them(monk
     assert {key for key, split in asked.items() if split} == {(8, CARD), (131, CARD)}
 
 
-def test_what_torch_takes_first_is_as_before_behind_such_a_call(monkeypatch):
+@pytest.mark.parametrize("outside", [None, *SDPBackend.__members__.values()])
+def test_torch_is_left_with_the_kernels_and_the_order_it_had_before(monkeypatch, outside):
+    """An order that was set inside of a caller's choice would stay: the next prompt would be
+    computed with stored scores."""
     monkeypatch.setattr(attention_on_cards, "_processors", lambda device: 132)
-    q, k, v = draw(1, 4, 4, 2, 2, 8)
-    before = torch._C._get_sdp_priority_order()
+    order, allowed = torch._C._get_sdp_priority_order(), _allowed()
+    chosen = nullcontext() if outside in (None, SDPBackend.ERROR) else sdpa_kernel(outside)
+    with chosen, kernels_that_split(2, CARD):
+        assert torch._C._get_sdp_priority_order() == order
+    assert torch._C._get_sdp_priority_order() == order
+    assert _allowed() == allowed
+
+
+def test_only_cudnns_kernel_is_left_out(monkeypatch):
+    monkeypatch.setattr(attention_on_cards, "_processors", lambda device: 132)
     with kernels_that_split(2, CARD):
-        assert torch._C._get_sdp_priority_order() != before
-        inside = torch.nn.functional.scaled_dot_product_attention(q, k, v)
-    assert torch._C._get_sdp_priority_order() == before
-    torch.testing.assert_close(inside, torch.nn.functional.scaled_dot_product_attention(q, k, v))
+        assert _allowed() == {"flash", "mem_efficient", "math"}
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), kernels_that_split(2, CARD):
+        assert _allowed() == {"cudnn"}
+
+
+def _allowed() -> set[str]:
+    names = ("flash", "cudnn", "mem_efficient", "math")
+    return {name for name in names if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()}
 
 
 def test_a_kernel_that_a_caller_has_forbidden_stays_forbidden(monkeypatch):
     monkeypatch.setattr(attention_on_cards, "_processors", lambda device: 132)
     with sdpa_kernel(SDPBackend.MATH), kernels_that_split(2, CARD):
-        assert torch.backends.cuda.math_sdp_enabled()
-        assert not torch.backends.cuda.flash_sdp_enabled()
-        assert not torch.backends.cuda.cudnn_sdp_enabled()
-        assert not torch.backends.cuda.mem_efficient_sdp_enabled()
-    assert torch.backends.cuda.flash_sdp_enabled()
+        assert _allowed() == {"math"}
+    assert "flash" in _allowed()
 
 
 @needs_a_card
@@ -69,3 +81,14 @@ def test_few_heads_and_many_of_them_read_the_same(B, K, S):
     wanted = naive_attention(q.double(), k.double(), v.double())
     # inputs and outputs have 8 bits; weights do, too, inside of these kernels
     torch.testing.assert_close(out.double(), wanted, rtol=0.02, atol=0.02)
+
+
+@needs_a_card
+def test_a_prompt_takes_the_kernel_behind_a_decode_step_that_it_takes_before_it():
+    q, k, v = (x.bfloat16().to(CARD).transpose(1, 2) for x in draw(1, 256, 256, 8, 2, 128))
+    prompt = {"attn_mask": None, "dropout_p": 0.0, "is_causal": True, "enable_gqa": True}
+    before = torch._fused_sdp_choice(q, k, v, **prompt)
+    with sdpa_kernel(SDPBackend.MATH):
+        causal_attention(*(x.transpose(1, 2) for x in (q[:, :, -1:], k, v)))
+    causal_attention(*(x.transpose(1, 2) for x in (q[:, :, -1:], k, v)))
+    assert torch._fused_sdp_choice(q, k, v, **prompt) == before

@@ -8,10 +8,9 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-# those first that share out the keys of one head, and whether torch may take them now
-SPLITTING_FIRST: dict[SDPBackend, Callable[[], bool]] = {
+# all but cuDNN's, and whether torch may take them now
+OTHERS: dict[SDPBackend, Callable[[], bool]] = {
     SDPBackend.FLASH_ATTENTION: torch.backends.cuda.flash_sdp_enabled,
-    SDPBackend.CUDNN_ATTENTION: torch.backends.cuda.cudnn_sdp_enabled,
     SDPBackend.EFFICIENT_ATTENTION: torch.backends.cuda.mem_efficient_sdp_enabled,
     SDPBackend.MATH: torch.backends.cuda.math_sdp_enabled,
 }
@@ -38,15 +37,19 @@ def in_one_call(
 
 
 def kernels_that_split(heads: int, device: torch.device) -> AbstractContextManager[None]:
-    """Where a card has more processors than there are KV heads of sequences: torch takes flash
-    attention first then, which splits the keys of a head among several. cuDNN's kernel, its own
-    first choice, seems to keep a head to one: 8 heads of 32,000 keys took an H100 375 µs in place
-    of 68; with 512 heads it was the quicker one (`measure.card_runs`, part "attention"). What a
-    caller has forbidden (`torch.nn.attention.sdpa_kernel`) stays forbidden."""
+    """Where a card has more processors than there are KV heads of sequences: cuDNN's kernel,
+    torch's own first choice, is left out, so that torch takes flash attention, which splits the
+    keys of a head among several. cuDNN's seems to keep a head to one: 8 heads of 32,000 keys took
+    an H100 378 µs in place of 68; with 512 heads it was the quicker one (`measure.card_runs`, part
+    "attention"). What a caller has forbidden (`torch.nn.attention.sdpa_kernel`) stays forbidden,
+    and where only cuDNN's is left, it is taken.
+
+    No order of kernels is set: torch does not find back to its own order behind one that was.
+    """
     if device.type != "cuda" or heads >= _processors(device):
         return nullcontext()
-    allowed = [kernel for kernel, may_be_taken in SPLITTING_FIRST.items() if may_be_taken()]
-    return sdpa_kernel(allowed, set_priority=True) if allowed else nullcontext()
+    allowed = [kernel for kernel, may_be_taken in OTHERS.items() if may_be_taken()]
+    return sdpa_kernel(allowed) if allowed else nullcontext()
 
 
 @cache
