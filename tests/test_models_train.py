@@ -9,13 +9,15 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits, bits_per_byte, repeats, windows
 from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.muon import StackedMuon
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
-from twophase.models.train import Trainer, curve, train
+from twophase.models.train import EVERY, Trainer, curve, finish, train
 from twophase.models.train import main as train_main
 from twophase.models.transformer import Config, Transformer
 from twophase.theory.sizes import LatentAttention, MixtureOfExperts
@@ -330,3 +332,21 @@ def test_the_command_refuses_what_it_cannot_do(monkeypatch, capsys, wrong):
     with pytest.raises(SystemExit):
         train_main()
     assert wrong[-1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stored", [(), ("tiny",)])
+def test_the_card_of_a_run_tells_the_loss_of_the_very_weights_that_it_saved(
+    tmp_path, monkeypatch, stored
+):
+    monkeypatch.setattr("twophase.models.train.STORED_IN_INT8", stored)
+    held_out = corpus.load("held_out")[:2000]
+    monkeypatch.setattr(corpus, "load", lambda split: held_out)
+    trainer = Trainer(TINY, Recipe(n_tokens=1024, B=2), held_out, "cpu")
+    for _ in range(3):
+        trainer.step()
+    finish(trainer, "tiny", tmp_path)
+    loaded = checkpoints.load("tiny", folder=tmp_path)
+    told = checkpoints.card("tiny", tmp_path)["held_out_bits_per_byte"]
+    assert told == round(bits_per_byte(loaded, held_out, every=EVERY), 4)
+    holds = load_file(tmp_path / "tiny.safetensors").values()
+    assert any(t.dtype == torch.uint8 for t in holds) == bool(stored)

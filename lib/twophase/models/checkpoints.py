@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from twophase.models.config import Config
+from twophase.models.file_format import from_file, to_file
 from twophase.models.transformer import Transformer
 
 FOLDER = Path(__file__).with_name("checkpoints")
@@ -48,6 +49,7 @@ def load(
     folder: Path = FOLDER,
 ) -> Transformer:
     """A trained model, ready to run (`eval`, no gradients), its weights cast from bf16 to `dtype`.
+    (One whose file holds 8-bit integers has been rounded to them; it, too, is cast from bf16.)
 
     Raises ValueError, in one sentence, if the name is unknown or a file is damaged; nothing is half
     loaded.
@@ -56,8 +58,8 @@ def load(
     config = Config(**known["config"])
     path = _find(name, folder)
     try:
-        weights = load_file(path)
-    except (SafetensorError, OSError) as error:
+        weights = from_file(load_file(path))
+    except (SafetensorError, OSError, ValueError, IndexError) as error:
         raise ValueError(
             f"the weights {path} are damaged ({error}): restore the file, or train {name} again."
         ) from None
@@ -65,7 +67,7 @@ def load(
     if config.tied:
         weights["lm_head.weight"] = weights.get("embed_tokens.weight", torch.empty(0))
     expected = {key: list(value.shape) for key, value in model.state_dict().items()}
-    found = {key: list(value.shape) for key, value in weights.items()}
+    found = {key: list(value.shape) for key, value in weights.items() if value.is_floating_point()}
     if wrong := sorted(
         key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)
     ):
@@ -81,18 +83,14 @@ def load(
     return model.to(device=device, dtype=dtype).eval().requires_grad_(False)
 
 
-def save(model: Transformer, name: str, details: dict[str, Any], folder: Path) -> Path:
-    """Write `<name>.safetensors` (bf16, a tied output matrix once) and `<name>.json`; return the
-    path of the weights."""
+def save(
+    model: Transformer, name: str, details: dict[str, Any], folder: Path, int8: bool = False
+) -> Path:
+    """Write `<name>.safetensors` (`file_format.to_file`) and `<name>.json`; return the path of the
+    weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    state = {
-        key: value.detach().to("cpu", torch.bfloat16).contiguous()
-        for key, value in model.state_dict().items()
-    }
-    if model.config.tied:
-        del state["lm_head.weight"]
     path = folder / f"{name}.safetensors"
-    made = write_weights(state, path)
+    made = write_weights(to_file(model, int8), path)
     sizes = {"name": name, "config": model.config.to_dict(), "n_params": model.n_params}
     card = {**sizes, "weights_sha256": _sha256(made), **details}
     publish(made, path, {path.with_suffix(".json"): card})

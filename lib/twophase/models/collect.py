@@ -16,7 +16,7 @@ from typing import Any
 
 from twophase.models import checkpoints, corpus
 from twophase.models.config import Config
-from twophase.models.family import FAMILY, SEEDS
+from twophase.models.family import BYTES, SEEDS, TRAINED
 from twophase.models.recipe import Recipe
 
 # "n_tokens", "seed", "held_out_bits_per_byte" of a run, and the "device", where a card says it
@@ -42,13 +42,13 @@ def collect(runs: Path, out: Path) -> list[str]:
     model is copied then.
     """
     missing = []
-    for name in FAMILY:
+    for name in TRAINED:
         cards = _finished(name, runs)
         missing += [f"{name}, seed {seed}" for seed in SEEDS[name] if seed not in cards]
         if 1 not in cards:
             continue
         for seed, card in cards.items():
-            _check(name, seed, card, Recipe.n_tokens)
+            _check(name, seed, card, BYTES.get(name, Recipe.n_tokens))
         keep = ("held_out_bits_per_byte", "train_bits_per_byte", "training_s", "device")
         seeds = [{"seed": seed, **{key: card[key] for key in keep}} for seed, card in cards.items()]
         before = losses(checkpoints.card(name, out)) if name in checkpoints.available(out) else []
@@ -105,7 +105,7 @@ def _check(name: str, seed: int, card: Mapping[str, Any], n_tokens: int) -> None
     config = Config(**card["config"]).to_dict()  # later fields at their defaults
     card = json.loads(json.dumps({**card, "config": config}))  # tuples as a card's lists
     wanted = {
-        "config": FAMILY[name].to_dict(),
+        "config": TRAINED[name].to_dict(),
         "recipe": asdict(Recipe(seed=seed, n_tokens=n_tokens)),
         "corpus_sha256": corpus.digest(),
     }

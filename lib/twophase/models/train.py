@@ -7,7 +7,6 @@ the seed and the step. (A GPU adds some gradients in any order: there they are n
 """
 
 import argparse
-import copy
 import math
 import os
 import pickle
@@ -25,7 +24,8 @@ from twophase.models import checkpoints, corpus
 from twophase.models.bf16_products import products_in_fp32
 from twophase.models.captured import CapturedSteps, capturable
 from twophase.models.evaluate import bits_per_byte
-from twophase.models.family import FAMILY
+from twophase.models.family import BYTES, STORED_IN_INT8, TRAINED
+from twophase.models.file_format import as_saved
 from twophase.models.objective import compiles, training_loss
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
@@ -210,10 +210,11 @@ def device_name(device: str) -> str:
 
 
 def finish(trainer: Trainer, name: str, out: Path) -> Path:
-    """Save the weights in bf16, measure exactly what was saved on the held-out packages, and write
-    the card."""
+    """Save the weights, measure exactly what was saved on the held-out packages, and write the
+    card."""
     held_out = corpus.load("held_out")
-    saved = copy.deepcopy(trainer.model).bfloat16().float().eval()  # what the file will hold
+    int8 = name in STORED_IN_INT8
+    saved = as_saved(trainer.model, int8)
     details: dict[str, Any] = {
         "held_out_bits_per_byte": round(bits_per_byte(saved, held_out, every=EVERY), 4),
         "held_out_is_upper_bound": not saved.config.causal,
@@ -235,7 +236,7 @@ def finish(trainer: Trainer, name: str, out: Path) -> Path:
             f"{p.name} {p.version}": p.licence for p in corpus.packages() if p.split == "held_out"
         },
     }
-    path = checkpoints.save(saved, name, details, out)
+    path = checkpoints.save(trainer.model, name, details, out, int8)
     print(f"{path}: {details['held_out_bits_per_byte']} bits per byte on held-out packages")
     return path
 
@@ -251,7 +252,7 @@ def _count(text: str) -> int:
 def main() -> None:
     """The command line of this module."""
     parser = argparse.ArgumentParser(description="Train a model of the family on the corpus.")
-    parser.add_argument("name", choices=sorted(FAMILY), help="which model")
+    parser.add_argument("name", choices=sorted(TRAINED), help="which model")
     parser.add_argument(
         "--out", type=Path, default=Path("scratch/train"), help="where the run and its result go"
     )
@@ -268,7 +269,9 @@ def main() -> None:
         " has a C++ compiler; states and experts never are)",
     )
     parser.add_argument("--seed", type=_count, default=Recipe.seed)
-    parser.add_argument("--tokens", type=_count, default=Recipe.n_tokens, help="the budget")
+    parser.add_argument(
+        "--tokens", type=_count, help="the budget (default: that of the committed weights)"
+    )
     args = parser.parse_args()
     try:
         if args.device == "cuda" and not torch.cuda.is_available():
@@ -279,9 +282,10 @@ def main() -> None:
             torch.set_num_threads(args.threads)
         out = args.out / f"seed{args.seed}"
         out.mkdir(parents=True, exist_ok=True)
-        recipe = Recipe(seed=args.seed, n_tokens=args.tokens)
+        n_tokens = args.tokens or BYTES.get(args.name, Recipe.n_tokens)
+        recipe = Recipe(seed=args.seed, n_tokens=n_tokens)
         trainer = Trainer(
-            FAMILY[args.name], recipe, corpus.load("train"), args.device, corpus.digest()
+            TRAINED[args.name], recipe, corpus.load("train"), args.device, corpus.digest()
         )
         if args.device == "cpu" if args.compile is None else args.compile:
             print("compiling" if trainer.compile() else "not compiled", flush=True)
