@@ -16,7 +16,7 @@ from hostile.worker import LIMITS, zygote
 
 from twophase.checks import registry
 from twophase.checks.judge import judge
-from twophase.grading.files.cell_names import only_defines
+from twophase.grading.files.cell_names import only_defines, parts
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.one_submission import SubmissionJudge
@@ -349,6 +349,48 @@ def test_a_trial_above_the_check_is_told_though_a_copy_of_the_answer_stands_belo
     made = [*cells[:at], own(WITHOUT_WEIGHTS), *cells[at:], cells[at - 1]]
     [told] = [f for f in graded("kv_cache", made).flags if f.name == "defined_again"]
     assert f"Cell {at + 1} defines it again" in told.says
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "right"),
+    [
+        (RIGHT, WITHOUT_WEIGHTS, True),
+        (RIGHT, "del max_batch", True),
+        (WITHOUT_WEIGHTS, RIGHT, False),
+        (BY_HELPER, SAYS_SO, False),
+    ],
+    ids=["anew", "gone", "a later guess", "a helper"],
+)
+@pytest.mark.parametrize(
+    "call", ["check({!r})", "%time check({!r})", "try: check({!r})\nfinally: 1"]
+)
+def test_in_a_merged_cell_an_answer_is_what_stands_above_the_call_of_its_check(
+    call: str, above: str, below: str, right: bool
+) -> None:
+    """As in a kernel, where the check has spoken before what is below it runs."""
+    cells = cells_of("kv_cache")
+    at = next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch")
+    whole = cells[at] | {"source": "\n".join([above, call.format("kv_cache-max_batch"), below])}
+    seen = graded("kv_cache", [*cells[:at], whole, *cells[at + 2 :]])
+    assert [i for i, _ in wrong(seen)] == ([] if right else ["kv_cache-max_batch"])
+    assert seen.flags == []
+
+
+@pytest.mark.parametrize(
+    ("source", "cut"),
+    [
+        ("a = 1\ncheck('t-a')\nb = 2", ["a = 1\ncheck('t-a')", "b = 2"]),
+        ("%time check('t-a')\nb = 2", ["%time check('t-a')", "b = 2"]),
+        ("check('t-a'); b = 2\nc = 3", ["check('t-a'); b = 2", "c = 3"]),
+        ("for i in x:\n    check(i)\n\nb = 2", ["for i in x:\n    check(i)", "\nb = 2"]),
+        ("# check('t-a')\nb = 2", ["# check('t-a')\nb = 2"]),
+        ("%%time\ncheck('t-a')\nb = 2", ["%%time\ncheck('t-a')\nb = 2"]),
+        ("check('t-a')\nb = ", ["check('t-a')\nb = "]),
+        ("check(1)\n" * 101, ["check(1)\n" * 101]),
+    ],
+)
+def test_a_cell_is_cut_below_its_checks_and_nowhere_else(source: str, cut: list[str]) -> None:
+    assert parts(source) == cut
 
 
 KEEPS_ALL_BLOCKS = """

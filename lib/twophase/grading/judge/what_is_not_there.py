@@ -54,7 +54,7 @@ def explained(
         run = ran.get(step, CellRun())
         if run.error and step.exercise_id != verdict.exercise_id and _gives(step, *lacks, "*"):
             why = reason(run.error)
-            said.append(f"Cell {step.number + 1} stopped with {run.error[:200]}")
+            said.append(f"Cell {step.cell} stopped with {run.error[:200]}")
             break
     if lacks and len(said) == 1:
         why = " ".join(_whereabouts(name, plan, verdict.exercise_id) for name in lacks)
@@ -77,7 +77,7 @@ def _whereabouts(name: str, plan: ExecutionPlan, exercise_id: str) -> str:
     below = plan.steps[plan.asked[exercise_id] :]
     if found := next((s for s in below if _gives(s, name)), None):
         return (
-            f"Cell {found.number + 1} defines {name}, below the check: move it above, since a fresh"
+            f"Cell {found.cell} defines {name}, below the check: move it above, since a fresh"
             " kernel that runs the cells from top to bottom does not know it yet."
         )
     return (
