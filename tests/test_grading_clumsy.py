@@ -326,21 +326,24 @@ def test_of_several_guesses_in_cells_of_one_id_the_one_at_the_check_counts() -> 
     assert {f.name for f in seen.flags} == {"duplicate_cell"}
 
 
-@pytest.mark.parametrize(
-    ("scratch", "right", "flag"),
-    [(BELOW.format("0"), True, "right_alone"), (WITHOUT_WEIGHTS, False, "defined_again")],
-)
-def test_a_trial_below_an_answer_without_checks_takes_no_points_unless_it_is_told(
-    scratch: str, right: bool, flag: str
+@pytest.mark.parametrize("checks", [True, False], ids=["checked", "without checks"])
+@pytest.mark.parametrize(("trial", "right"), [(BELOW.format("0"), True), (WITHOUT_WEIGHTS, False)])
+def test_a_trial_between_an_answer_and_where_it_is_asked_is_told_with_its_cell(
+    trial: str, right: bool, checks: bool
 ) -> None:
     """With the check cells gone an exercise is asked at the notebook's end. A named mistake there
-    gets no second look, else it could be one of two guesses."""
-    cells = [c for c in cells_of("kv_cache") if not id_of(c).endswith("-check")]
-    seen = graded("kv_cache", [*cells, own(scratch)])
+    gets no second look, else it could be one of two guesses; one without a name is judged without
+    the trial, too, and that is told to the student and to the instructor."""
+    cells = cells_of("kv_cache")
+    at = 1 + next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch")
+    if not checks:
+        cells = [c for c in cells if not id_of(c).endswith("-check")]
+        at = len(cells)
+    seen = graded("kv_cache", [*cells[:at], own(trial), *cells[at:]])
     assert wrong(seen) == [] if right else [i for i, _ in wrong(seen)] == ["kv_cache-max_batch"]
-    [found] = seen.flags
-    assert (found.name, found.where) == (flag, "kv_cache-max_batch")
-    assert right or f"Cell {len(cells) + 1} defines it again" in found.says
+    assert [f.name for f in seen.flags] == ["right_alone"] * right + ["defined_again"]
+    assert f"Cell {at + 1} defines it again" in seen.flags[-1].says
+    assert {f.where for f in seen.flags} == {"kv_cache-max_batch"}
 
 
 def test_a_trial_above_the_check_is_told_though_a_copy_of_the_answer_stands_below() -> None:

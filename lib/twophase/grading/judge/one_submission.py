@@ -108,10 +108,11 @@ class _Run:
                 "It is right by itself, and another cell of the notebook breaks it: judged by"
                 " itself."
             )
-        elif not graded.verdict.right and (again := self._plan.overwrites(exercise_id, entries)):
+        again = self._plan.overwrites(exercise_id, entries)
+        if again and (graded.alone or not graded.verdict.right):
             found["defined_again"] = (
-                f"Cell {again[-1].cell} defines it again, and no check stands between: that"
-                " one was asked. Give it another name."
+                f"Cell {again[-1].cell} defines it again, and no check stands between: that one is"
+                " asked. Give it another name."
             )
         withheld = [o for o in graded.verdict.outcomes if "Withheld" in o.message]
         if withheld or "Withheld" in graded.cell.types:
