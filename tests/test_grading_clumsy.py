@@ -361,8 +361,9 @@ def test_a_trial_above_the_check_is_told_though_a_copy_of_the_answer_stands_belo
         (RIGHT, "del max_batch", True),
         (WITHOUT_WEIGHTS, RIGHT, False),
         (BY_HELPER, SAYS_SO, False),
+        ("", RIGHT, True),
     ],
-    ids=["anew", "gone", "a later guess", "a helper"],
+    ids=["anew", "gone", "a later guess", "a helper", "all of it below"],
 )
 @pytest.mark.parametrize(
     "call", ["check({!r})", "%time check({!r})", "try: check({!r})\nfinally: 1"]
@@ -370,7 +371,8 @@ def test_a_trial_above_the_check_is_told_though_a_copy_of_the_answer_stands_belo
 def test_in_a_merged_cell_an_answer_is_what_stands_above_the_call_of_its_check(
     call: str, above: str, below: str, right: bool
 ) -> None:
-    """As in a kernel, where the check has spoken before what is below it runs."""
+    """As in a kernel, where the check has spoken before what is below it runs; if there is nothing
+    but the call above, it was asked too early, in cells of their own as in one."""
     cells = cells_of("kv_cache")
     at = next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch")
     whole = cells[at] | {"source": "\n".join([above, call.format("kv_cache-max_batch"), below])}

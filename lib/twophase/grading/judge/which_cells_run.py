@@ -181,12 +181,14 @@ def _steps(cells: Mapping[int, Cell], answers: Mapping[int, str], release: Relea
 
 
 def _answers(cells: Mapping[int, Cell], release: Release) -> dict[int, str]:
-    """Which cells are whose answer: those of its id, but for untouched copies of the stub where
-    there is another one; of an exercise without any, those that define one of its names."""
+    """Which cells are whose answer: those of its id, but for untouched copies of the stub, and mere
+    checks, where there is another one; of an exercise without any, those that define one of its
+    names."""
     found: dict[int, str] = {}
     for exercise_id, exercise in release.exercises.items():
         mine = {n: c.source.strip() for n, c in cells.items() if c.grade_id == exercise_id}
-        written = [n for n, source in mine.items() if source != release.stubs.get(exercise_id)]
+        no_answer = {release.stubs.get(exercise_id), *filter(NOTHING_ELSE.fullmatch, mine.values())}
+        written = [n for n, source in mine.items() if not source or source not in no_answer]
         if not mine:
             written = [
                 n
