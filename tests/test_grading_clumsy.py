@@ -361,9 +361,8 @@ def test_a_trial_above_the_check_is_told_though_a_copy_of_the_answer_stands_belo
         (RIGHT, "del max_batch", True),
         (WITHOUT_WEIGHTS, RIGHT, False),
         (BY_HELPER, SAYS_SO, False),
-        ("", RIGHT, True),
     ],
-    ids=["anew", "gone", "a later guess", "a helper", "all of it below"],
+    ids=["anew", "gone", "a later guess", "a helper"],
 )
 @pytest.mark.parametrize(
     "call", ["check({!r})", "%time check({!r})", "try: check({!r})\nfinally: 1"]
@@ -371,14 +370,22 @@ def test_a_trial_above_the_check_is_told_though_a_copy_of_the_answer_stands_belo
 def test_in_a_merged_cell_an_answer_is_what_stands_above_the_call_of_its_check(
     call: str, above: str, below: str, right: bool
 ) -> None:
-    """As in a kernel, where the check has spoken before what is below it runs; if there is nothing
-    but the call above, it was asked too early, in cells of their own as in one."""
+    """As in a kernel, where the check has spoken before what is below it runs."""
     cells = cells_of("kv_cache")
     at = next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch")
     whole = cells[at] | {"source": "\n".join([above, call.format("kv_cache-max_batch"), below])}
     seen = graded("kv_cache", [*cells[:at], whole, *cells[at + 2 :]])
     assert [i for i, _ in wrong(seen)] == ([] if right else ["kv_cache-max_batch"])
     assert seen.flags == []
+
+
+def test_a_check_above_all_of_its_answer_was_called_too_early_in_one_cell_as_in_two() -> None:
+    cells = cells_of("kv_cache")
+    at = next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch")
+    check, answer = cells[at + 1], cells[at]
+    whole = answer | {"source": f"{check['source']}\n{answer['source']}"}
+    for made in ([check, answer], [whole]):
+        assert wrong(graded("kv_cache", [*cells[:at], *made, *cells[at + 2 :]])) == []
 
 
 @pytest.mark.parametrize(
