@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 import pytest
 from hostile.course import exercise, half
 
+from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.exercise import Case
 from twophase.checks.judge import Bench, Verdict
 from twophase.protocol import AnswerError
 from twophase.protocol.arguments import ArgumentGuard, lent
+from twophase.protocol.invoke import guarded
 
 
 def doubled(values: list[int]) -> list[int]:
@@ -248,3 +250,18 @@ def test_what_needs_no_arguments_is_asked_once_for_all_cases_and_once_more() -> 
     assert judged(f, given).right
     assert len(calls) == 3  # for three cases, for the last once more, for the first once more
     assert not judged(counts, given).right
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("topic", registry.topics())
+def test_no_known_mistake_passes_where_nobody_looks_at_arguments(
+    topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submission can take that look out of its own process: its values are judged all the
+    same."""
+    monkeypatch.setattr(ArgumentGuard, "made", lambda self, called, f, given: guarded(f, *given))
+    for exercise_id in registry.ids(topic):
+        bench = Bench(registry.load(exercise_id), 1)
+        for wrong in bench.exercise.misconceptions:
+            answer = LocalAnswer(bench.exercise.namespace(wrong.answer))
+            assert not bench.judge(answer, whole=False).right, (exercise_id, wrong.slug)

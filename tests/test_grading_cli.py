@@ -104,6 +104,7 @@ def test_grade_writes_results_and_feedback_and_a_second_run_skips(
     record = json.loads((tmp_path / "grades/results.jsonl").read_text())
     assert (record["status"], record["points"]) == ("ok", record["out_of"])
     assert (tmp_path / "grades/feedback/index.html").is_file()
+    assert "Without --secret everybody has the same cases" in first.stdout
     (tmp_path / "in/bob.ipynb").write_bytes(b"{")
     monkeypatch.setattr(pool, "make_server", server)
     monkeypatch.setenv("COLUMNS", "200")

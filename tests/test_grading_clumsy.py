@@ -16,7 +16,7 @@ from hostile.worker import LIMITS, zygote
 
 from twophase.checks import registry
 from twophase.checks.judge import judge
-from twophase.grading.files.cell_names import only_defines
+from twophase.grading.files.cell_names import only_defines, parts
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.one_submission import SubmissionJudge
@@ -326,21 +326,24 @@ def test_of_several_guesses_in_cells_of_one_id_the_one_at_the_check_counts() -> 
     assert {f.name for f in seen.flags} == {"duplicate_cell"}
 
 
-@pytest.mark.parametrize(
-    ("scratch", "right", "flag"),
-    [(BELOW.format("0"), True, "right_alone"), (WITHOUT_WEIGHTS, False, "defined_again")],
-)
-def test_a_trial_below_an_answer_without_checks_takes_no_points_unless_it_is_told(
-    scratch: str, right: bool, flag: str
+@pytest.mark.parametrize("checks", [True, False], ids=["checked", "without checks"])
+@pytest.mark.parametrize(("trial", "right"), [(BELOW.format("0"), True), (WITHOUT_WEIGHTS, False)])
+def test_a_trial_between_an_answer_and_where_it_is_asked_is_told_with_its_cell(
+    trial: str, right: bool, checks: bool
 ) -> None:
     """With the check cells gone an exercise is asked at the notebook's end. A named mistake there
-    gets no second look, else it could be one of two guesses."""
-    cells = [c for c in cells_of("kv_cache") if not id_of(c).endswith("-check")]
-    seen = graded("kv_cache", [*cells, own(scratch)])
+    gets no second look, else it could be one of two guesses; one without a name is judged without
+    the trial, too, and that is told to the student and to the instructor."""
+    cells = cells_of("kv_cache")
+    at = 1 + next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch")
+    if not checks:
+        cells = [c for c in cells if not id_of(c).endswith("-check")]
+        at = len(cells)
+    seen = graded("kv_cache", [*cells[:at], own(trial), *cells[at:]])
     assert wrong(seen) == [] if right else [i for i, _ in wrong(seen)] == ["kv_cache-max_batch"]
-    [found] = seen.flags
-    assert (found.name, found.where) == (flag, "kv_cache-max_batch")
-    assert right or f"Cell {len(cells) + 1} defines it again" in found.says
+    assert [f.name for f in seen.flags] == ["right_alone"] * right + ["defined_again"]
+    assert f"Cell {at + 1} defines it again" in seen.flags[-1].says
+    assert {f.where for f in seen.flags} == {"kv_cache-max_batch"}
 
 
 def test_a_trial_above_the_check_is_told_though_a_copy_of_the_answer_stands_below() -> None:
@@ -349,6 +352,57 @@ def test_a_trial_above_the_check_is_told_though_a_copy_of_the_answer_stands_belo
     made = [*cells[:at], own(WITHOUT_WEIGHTS), *cells[at:], cells[at - 1]]
     [told] = [f for f in graded("kv_cache", made).flags if f.name == "defined_again"]
     assert f"Cell {at + 1} defines it again" in told.says
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "right"),
+    [
+        (RIGHT, WITHOUT_WEIGHTS, True),
+        (RIGHT, "del max_batch", True),
+        (WITHOUT_WEIGHTS, RIGHT, False),
+        (BY_HELPER, SAYS_SO, False),
+    ],
+    ids=["anew", "gone", "a later guess", "a helper"],
+)
+@pytest.mark.parametrize(
+    "call", ["check({!r})", "%time check({!r})", "try: check({!r})\nfinally: 1"]
+)
+def test_in_a_merged_cell_an_answer_is_what_stands_above_the_call_of_its_check(
+    call: str, above: str, below: str, right: bool
+) -> None:
+    """As in a kernel, where the check has spoken before what is below it runs."""
+    cells = cells_of("kv_cache")
+    at = next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch")
+    whole = cells[at] | {"source": "\n".join([above, call.format("kv_cache-max_batch"), below])}
+    seen = graded("kv_cache", [*cells[:at], whole, *cells[at + 2 :]])
+    assert [i for i, _ in wrong(seen)] == ([] if right else ["kv_cache-max_batch"])
+    assert seen.flags == []
+
+
+def test_a_check_above_all_of_its_answer_was_called_too_early_in_one_cell_as_in_two() -> None:
+    cells = cells_of("kv_cache")
+    at = next(n for n, c in enumerate(cells) if id_of(c) == "kv_cache-max_batch")
+    check, answer = cells[at + 1], cells[at]
+    whole = answer | {"source": f"{check['source']}\n{answer['source']}"}
+    for made in ([check, answer], [whole]):
+        assert wrong(graded("kv_cache", [*cells[:at], *made, *cells[at + 2 :]])) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "cut"),
+    [
+        ("a = 1\ncheck('t-a')\nb = 2", ["a = 1\ncheck('t-a')", "b = 2"]),
+        ("%time check('t-a')\nb = 2", ["%time check('t-a')", "b = 2"]),
+        ("check('t-a'); b = 2\nc = 3", ["check('t-a'); b = 2", "c = 3"]),
+        ("for i in x:\n    check(i)\n\nb = 2", ["for i in x:\n    check(i)", "\nb = 2"]),
+        ("# check('t-a')\nb = 2", ["# check('t-a')\nb = 2"]),
+        ("%%time\ncheck('t-a')\nb = 2", ["%%time\ncheck('t-a')\nb = 2"]),
+        ("check('t-a')\nb = ", ["check('t-a')\nb = "]),
+        ("check(1)\n" * 101, ["check(1)\n" * 101]),
+    ],
+)
+def test_a_cell_is_cut_below_its_checks_and_nowhere_else(source: str, cut: list[str]) -> None:
+    assert parts(source) == cut
 
 
 KEEPS_ALL_BLOCKS = """

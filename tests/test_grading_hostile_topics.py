@@ -193,6 +193,22 @@ def test_a_cell_of_the_corpus_earns_nothing_in_a_real_notebook(topic: str, sourc
     assert sum(q.verdict.points for q in seen.questions) == 0
 
 
+def test_an_answer_below_a_closed_output_shows_values_and_one_finds_the_number_of_its_stream() -> (
+    None
+):
+    """As in a kernel, where what a cell shows goes another way than what it prints."""
+    closed = own("import sys\nsys.stdout.close()")
+    cells = [
+        c | {"source": f"import faulthandler\nfaulthandler.enable()\n{c['source']}\n1 + 1"}
+        if is_answer(c)
+        else c
+        for c in cells_of("local_attention")
+    ]
+    seen = graded("local_attention", [closed, *cells])
+    assert (wrong(seen), seen.flags) == ([], [])
+    assert {q.cell.error for q in seen.questions} == {""}
+
+
 def test_a_shell_that_a_cell_has_broken_is_an_error_of_the_cells_below_and_no_nonsense() -> None:
     broken = own("get_ipython().run_cell = None")
     seen = graded("local_attention", [broken, *cells_of("local_attention")])

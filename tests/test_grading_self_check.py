@@ -71,35 +71,39 @@ def test_an_answer_that_fails_only_on_hidden_cases_is_right_here_which_is_why_it
     assert verdict(notebook(tmp_path, {MAX_BATCH: by_heart}))["status"] == "right"
 
 
-def test_a_name_that_a_later_cell_defines_is_told_with_its_place(tmp_path: Path) -> None:
-    book = json.loads(KV.read_bytes())
-    for cell in book["cells"]:
-        if cell["metadata"].get("nbgrader", {}).get("grade_id") == MAX_BATCH:
-            cell["source"] = "PAGE = SIZE\n" + RIGHT
-    own = {
-        "cell_type": "code",
-        "source": "SIZE = 16",
-        "metadata": {},
-        "outputs": [],
-        "execution_count": None,
-    }
-    book["cells"].append(own)
+@pytest.mark.parametrize(
+    ("answer", "later", "status"),
+    [
+        (f"PAGE = SIZE\n{RIGHT}", "SIZE = 16", "missing"),
+        (f"{SIGNATURE}    return held(memory_bytes)", "def held(x): return x", "wrong"),
+        ("# at the end", RIGHT, "missing"),
+    ],
+    ids=["of a cell", "of an answer", "the answer"],
+)
+def test_a_name_that_a_cell_below_the_check_defines_is_told_with_its_place(
+    answer: str, later: str, status: str, tmp_path: Path
+) -> None:
+    book = json.loads(with_answers(KV, {MAX_BATCH: answer}))
+    book["cells"].append({"cell_type": "code", "source": later, "metadata": {}})
     path = tmp_path / "03_kv_cache.ipynb"
     path.write_text(json.dumps(book))
     said = verdict(path)
-    assert said["status"] == "missing"
-    assert any(
-        "the name SIZE" in r and f"cell {len(book['cells'])} defines it" in r
-        for r in said["remarks"]
-    )
+    assert said["status"] == status
+    [name] = self_check.defined(later)
+    place = f"Cell {len(book['cells'])} defines {name}, below the check: move it above"
+    assert place in said["message"]
 
 
 def test_a_name_that_no_cell_defines_was_only_in_the_kernels_memory(tmp_path: Path) -> None:
     said = verdict(notebook(tmp_path, {MAX_BATCH: f"{SIGNATURE}    return gone(memory_bytes)"}))
     assert said["status"] == "wrong"
-    assert any(
-        "the name gone" in r and "only in your kernel's memory" in r for r in said["remarks"]
-    )
+    assert "No cell defines gone: it is misspelt, or it was only in your kernel" in said["message"]
+
+
+def test_a_name_that_a_cell_above_took_away_is_not_said_to_be_nowhere(tmp_path: Path) -> None:
+    answer = f"rate = 1\ndel rate\n{SIGNATURE}    return rate"
+    said = verdict(notebook(tmp_path, {MAX_BATCH: answer}))
+    assert "rate is defined above the check, and was not there when it was used" in said["message"]
 
 
 def with_first(folder: Path, first: str, answer: str) -> Path:
@@ -214,19 +218,6 @@ def test_a_stub_without_its_id_is_not_told_that_it_comes_too_late(tmp_path: Path
     path.write_text(json.dumps(book))
     said = verdict(path)
     assert (said["status"], said["remarks"]) == ("not_yet", [])
-
-
-def test_an_answer_whose_own_cell_is_empty_is_told_which_cell_below_its_check_defines_it(
-    tmp_path: Path,
-) -> None:
-    book = json.loads(with_answers(KV, {MAX_BATCH: "# at the end"}))
-    cell = {"cell_type": "code", "source": RIGHT, "metadata": {}}
-    path = tmp_path / "03_kv_cache.ipynb"
-    path.write_text(json.dumps(book | {"cells": [*book["cells"], cell]}))
-    said = verdict(path)
-    [remark] = said["remarks"]
-    assert said["status"] == "missing"
-    assert f"cell {len(book['cells']) + 1} defines it, further down" in remark
 
 
 def _has_begun(home: Path) -> bool:

@@ -169,6 +169,8 @@ def grade(
     )
     console = Console()
     console.print(Text(one_line(submissions.describe(found))))
+    if secret_file is None:
+        console.print(Text(options.NO_SECRET, style="yellow"))
     mine, note, at_once = found, None, workers or os.cpu_count() or 1
     if part:
         names = tuple(sorted(s.name for s in found))

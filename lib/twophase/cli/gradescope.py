@@ -89,10 +89,7 @@ def build(
     print(f"{out}: {len(data) / 1e6:.1f} MB{'' if written else ', the same as before'}")
     print("Upload it as the autograder of a programming assignment; 768 MB of memory are enough.")
     if secret is None:
-        print(
-            "Without --secret everybody has the same cases, and whoever has the course can draw"
-            " them too."
-        )
+        print(opts.NO_SECRET)
 
 
 @app.command("try")

@@ -62,6 +62,11 @@ CaseSets = Annotated[
     ),
 ]
 
+NO_SECRET = (
+    "Without --secret everybody has the same cases, and whoever has the course can draw them too: a"
+    " table of their answers would pass."
+)
+
 
 def memory_bytes(text: str) -> int:
     """`2GB`, `512MB`, `1.5GiB` or a number of GB, in bytes. Raises ValueError."""

@@ -1,10 +1,11 @@
-"""The names that a notebook's cell defines, and the exercises that it asks for."""
+"""The names that a notebook's cell defines, the exercises that it asks for, and where."""
 
 from __future__ import annotations
 
 import ast
 import re
 from functools import lru_cache
+from itertools import pairwise
 
 # lines that are IPython's, not Python's: %magics, !commands, `files = !ls`, `torch.arange?`
 MAGIC = re.compile(r"^([ \t]*+)(?:[%!?].*|([\w, \t]++=)[ \t]*+[%!].*|[\w.]++\?\??[ \t]*+)$", re.M)
@@ -12,6 +13,7 @@ COMMENT = re.compile(r"#.*")
 CALLS_CHECK = re.compile(r"\bcheck\(")
 ID = re.compile(r"""(?<!hint\()(?<!solution\()['"](\w+-[\w-]+)['"]""")
 LONGEST = 50_000  # characters; of a longer cell nothing is known, so that nobody waits for it
+MOST_PARTS = 100  # of a cell, so that its pieces do not cost much more than the whole
 MOST = 2_000  # cells that are remembered: those of one notebook
 
 # what is assigned inside of these is theirs
@@ -36,6 +38,24 @@ def checked(source: str) -> list[str]:
     does (`print(check("..."))`, a loop over ids)."""
     code = COMMENT.sub("", source)
     return ID.findall(code) if CALLS_CHECK.search(code) else []
+
+
+def parts(source: str) -> list[str]:
+    """A cell cut below each of its statements that calls a check: what stands further down has not
+    run when that exercise is asked. In one piece if it is no Python or begins with a %%magic, or if
+    the pieces would be too many."""
+    tree = _parsed_as_a_cell(source) if CALLS_CHECK.search(source[:LONGEST]) else None
+    if tree is None or source.startswith("%%") or len(source) > LONGEST:
+        return [source]
+    lines = source.split("\n")
+    spans = [(node.lineno - 1, node.end_lineno or node.lineno) for node in tree.body]
+    ends = [
+        end for at, end in spans if CALLS_CHECK.search(COMMENT.sub("", "\n".join(lines[at:end])))
+    ]
+    if len(ends) > MOST_PARTS:
+        return [source]
+    cut = ["\n".join(lines[at:end]) for at, end in pairwise(sorted({0, *ends, len(lines)}))]
+    return [part for part in cut if part.strip()]
 
 
 def defined(source: str) -> frozenset[str]:

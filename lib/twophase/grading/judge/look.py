@@ -56,8 +56,7 @@ class Look:
         verdict = self._ask(exercise, [session], allowance, whole)
         if verdict.status == "missing" and ran.error:
             verdict = replace(verdict, message=f"Its cell stopped with {ran.error}")
-        above = ((s, r) for s, r in self._replay.ran.items() if s in self._plan.above(exercise.id))
-        return Graded(explained(verdict, ran, above), ran)
+        return Graded(explained(verdict, ran, self._plan, self._replay.ran), ran)
 
     def _ask(
         self, exercise: Exercise, sessions: Sequence[Session], allowance: Allowance, whole: bool

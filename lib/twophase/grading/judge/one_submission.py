@@ -82,7 +82,7 @@ class _Run:
         for step in self._plan.steps:
             if step.role in ("given", "own") and step in self._replay.guilty:
                 why = str(self._replay.guilty[step])
-                self._grade.flags.append(Flag("cell_broke", f"cell {step.number + 1}", why))
+                self._grade.flags.append(Flag("cell_broke", f"cell {step.cell}", why))
         self._grade.trouble |= self._replay.trouble | self._look.trouble
         self._grade.forks = self._replay.forks
         return self._grade
@@ -108,10 +108,11 @@ class _Run:
                 "It is right by itself, and another cell of the notebook breaks it: judged by"
                 " itself."
             )
-        elif not graded.verdict.right and (again := self._plan.overwrites(exercise_id, entries)):
+        again = self._plan.overwrites(exercise_id, entries)
+        if again and (graded.alone or not graded.verdict.right):
             found["defined_again"] = (
-                f"Cell {again[-1].number + 1} defines it again, and no check stands between: that"
-                " one was asked. Give it another name."
+                f"Cell {again[-1].cell} defines it again, and no check stands between: that one is"
+                " asked. Give it another name."
             )
         withheld = [o for o in graded.verdict.outcomes if "Withheld" in o.message]
         if withheld or "Withheld" in graded.cell.types:

@@ -27,6 +27,7 @@ class Replay:
         self.ran: dict[Step, CellRun] = {}
         self.trouble: set[str] = set()
         self.forks = 0
+        self._stops: dict[int, int] = {}  # the part at which a cell stopped with an error
 
     @contextmanager
     def kept(
@@ -93,12 +94,14 @@ class Replay:
         return None
 
     def _run(self, session: Session, steps: Sequence[Step], allowance: Allowance) -> None:
-        """Run the innocent steps and keep what they gave. Raises AnswerError if one broke the
-        process; then it is guilty.
+        """Run the innocent steps and keep what they gave, but for what stands below the place where
+        a cell stopped. Raises AnswerError if one broke the process; then it is guilty.
 
         But not if it had less time than a cell may take, because others had used it up.
         """
         for step in (s for s in steps if s not in self.guilty):
+            if step.number > self._stops.get(step.cell, step.number):
+                continue
             limit_s = max(0.01, min(self._limits.cell_s, allowance.left_s))
             try:
                 with allowance.usage.running(session.waited_s):
@@ -108,3 +111,5 @@ class Replay:
                     self.guilty[step] = e
                 raise
             self.ran.setdefault(step, ran)
+            if ran.error and step.cell:
+                self._stops.setdefault(step.cell, step.number)

@@ -1,16 +1,16 @@
-"""What is said where something was not there: a module (`from utils import double`), a file beside
-the notebook, another process, the network, a GPU, somebody who types. Only the notebook is run,
-shut in."""
+"""What is said where something was not there: a name, a module (`from utils import double`), a file
+beside the notebook, another process, the network, a GPU, somebody who types. Only the notebook is
+run, from top to bottom, shut in."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 
 from twophase.checks.judge import Verdict
 from twophase.grading.files.cell_names import defined
-from twophase.grading.judge.which_cells_run import Step
+from twophase.grading.judge.which_cells_run import ExecutionPlan, Step
 from twophase.grading.sandbox.session import CellRun
 
 UNKNOWN_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -40,22 +40,50 @@ WHY_UNANSWERED = (
 WHY_NO_GPU = "Where answers are graded there is no GPU: compute on the CPU."
 
 
-def explained(verdict: Verdict, own: CellRun, above: Iterable[tuple[Step, CellRun]]) -> Verdict:
-    """`verdict`. If it is not right and something was not there, in its `own` cells or in one
-    `above` that would have defined a name which it lacks, its message says so, and what to do."""
+def explained(
+    verdict: Verdict, own: CellRun, plan: ExecutionPlan, ran: Mapping[Step, CellRun]
+) -> Verdict:
+    """`verdict`. If it is not right and something was not there, in its `own` cells or in one above
+    that would have defined a name which it lacks, its message says so, and what to do."""
     if verdict.right or verdict.status == "not_yet":
         return verdict
     said = [verdict.message.removesuffix(".")]
     why = reason(f"{own.error} {verdict.message}")
-    lacks = set(UNKNOWN_NAME.findall(verdict.message))
-    for step, run in above if lacks and not why else ():
-        if run.error and defined(step.source) & {*lacks, "*"}:
+    lacks = [] if why else [*dict.fromkeys(UNKNOWN_NAME.findall(verdict.message))]
+    for step in plan.above(verdict.exercise_id) if lacks else ():
+        run = ran.get(step, CellRun())
+        if run.error and step.exercise_id != verdict.exercise_id and _gives(step, *lacks, "*"):
             why = reason(run.error)
-            said.append(f"Cell {step.number + 1} stopped with {run.error[:200]}")
+            said.append(f"Cell {step.cell} stopped with {run.error[:200]}")
             break
+    if lacks and len(said) == 1:
+        why = " ".join(_whereabouts(name, plan, verdict.exercise_id) for name in lacks)
     if not why and len(said) == 1:
         return verdict
     return replace(verdict, message=". ".join([*said, why] if why else said))
+
+
+def _gives(step: Step, *names: str) -> bool:
+    return not defined(step.source).isdisjoint(names)
+
+
+def _whereabouts(name: str, plan: ExecutionPlan, exercise_id: str) -> str:
+    """Where a name is defined that was not there when the exercise was asked, and what to do."""
+    if any(_gives(s, name) for s in plan.above(exercise_id)):
+        return (
+            f"{name} is defined above the check, and was not there when it was used: restart the"
+            " kernel and run all cells to see the same."
+        )
+    below = plan.steps[plan.asked[exercise_id] :]
+    if found := next((s for s in below if _gives(s, name)), None):
+        return (
+            f"Cell {found.cell} defines {name}, below the check: move it above, since a fresh"
+            " kernel that runs the cells from top to bottom does not know it yet."
+        )
+    return (
+        f"No cell defines {name}: it is misspelt, or it was only in your kernel's memory, and then"
+        " its cell must be written again."
+    )
 
 
 def reason(error: str) -> str:

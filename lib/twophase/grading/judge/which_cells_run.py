@@ -2,17 +2,17 @@
 the submission is worth a flag.
 
 The rule: whatever is right in a fresh kernel from top to bottom is right. So every code cell runs
-where it stands, several of one id all of them, and an exercise is asked where its check cell
-stands: what comes below can neither break nor mend it.
+where it stands, several of one id all of them, and an exercise is asked where its check stands, in
+the middle of a cell, too: what comes below can neither break nor mend it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from twophase.grading.files.cell_names import checked, defined, only_defines, used
+from twophase.grading.files.cell_names import checked, defined, only_defines, parts, used
 from twophase.grading.files.notebook import Cell, Notebook
 from twophase.grading.release.release import Release
 from twophase.grading.results.grade import NOT_ASKED, Flag
@@ -49,13 +49,15 @@ LOADS_MORE = re.compile(r"\boptim\b|torch\.(?:compile|func)\b|flop_counter|_dyna
 
 @dataclass(frozen=True)
 class Step:
-    """A cell to run: of the release (`setup`; `given` if it could have been changed and was not),
-    an answer, or the submission's `own`."""
+    """A cell to run, or a part of one down to a check: of the release (`setup`; `given` if it could
+    have been changed and was not), an answer, or the submission's `own`. `number` tells their
+    order, `cell` is the notebook's, counted from 1."""
 
     number: int
     role: str
     source: str
     exercise_id: str = ""
+    cell: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,14 +134,19 @@ class ExecutionPlan:
 
 def make_plan(notebook: Notebook, release: Release) -> ExecutionPlan:
     """The release's cells first, then the submission's where they stand."""
-    cells = {n: cell for n, cell in enumerate(notebook.cells) if cell.is_code}
+    code = [(n, cell) for n, cell in enumerate(notebook.cells, 1) if cell.is_code]
+    cut = [(n, replace(cell, source=part)) for n, cell in code for part in parts(cell.source)]
+    cells = {number: cell for number, (_, cell) in enumerate(cut)}
     answers = _answers(cells, release)
-    steps = _steps(cells, answers, release)
+    steps = [
+        replace(s, cell=cut[s.number][0]) if s.number >= 0 else s
+        for s in _steps(cells, answers, release)
+    ]
     checks = _checks(cells, release)
     last = {i: _asked_below(i, cells, answers, checks) for i in release.exercises}
     asked = {i: sum(s.number <= n for s in steps) for i, n in last.items()}
     flags = [f for n, cell in enumerate(notebook.cells) for f in _cell_flags(n, cell, release)]
-    flags += _copies(cells, release)
+    flags += _copies([cell.grade_id for _, cell in code], release)
     missing, more = _missing(cells, release)
     return ExecutionPlan(tuple(steps), asked, missing, tuple(dict.fromkeys([*flags, *more])))
 
@@ -174,12 +181,14 @@ def _steps(cells: Mapping[int, Cell], answers: Mapping[int, str], release: Relea
 
 
 def _answers(cells: Mapping[int, Cell], release: Release) -> dict[int, str]:
-    """Which cells are whose answer: those of its id, but for untouched copies of the stub where
-    there is another one; of an exercise without any, those that define one of its names."""
+    """Which cells are whose answer: those of its id, but for untouched copies of the stub, and mere
+    checks, where there is another one; of an exercise without any, those that define one of its
+    names."""
     found: dict[int, str] = {}
     for exercise_id, exercise in release.exercises.items():
         mine = {n: c.source.strip() for n, c in cells.items() if c.grade_id == exercise_id}
-        written = [n for n, source in mine.items() if source != release.stubs.get(exercise_id)]
+        no_answer = {release.stubs.get(exercise_id), *filter(NOTHING_ELSE.fullmatch, mine.values())}
+        written = [n for n, source in mine.items() if not source or source not in no_answer]
         if not mine:
             written = [
                 n
@@ -240,10 +249,10 @@ def _missing(cells: Mapping[int, Cell], release: Release) -> tuple[frozenset[str
     return frozenset(missing), flags
 
 
-def _copies(cells: Mapping[int, Cell], release: Release) -> list[Flag]:
-    ids = [c.grade_id for c in cells.values() if c.grade_id in release.exercises]
+def _copies(ids: Sequence[str], release: Release) -> list[Flag]:
     says = "Several cells have this id: all were run, each where it stands."
-    return [Flag("duplicate_cell", i, says) for i in dict.fromkeys(ids) if ids.count(i) > 1]
+    several = (i for i in dict.fromkeys(ids) if ids.count(i) > 1 and i in release.exercises)
+    return [Flag("duplicate_cell", i, says) for i in several]
 
 
 def _is_check(cell: Cell, release: Release) -> bool:

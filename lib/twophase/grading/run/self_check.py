@@ -2,7 +2,7 @@
 in a fresh process, still work?
 
 The verdicts are the grader's, on the check cells' cases. `remarks` says what no verdict tells: that
-a cell lived from the kernel's memory, in which order the cells ran, and what the grader ignores.
+an answer stands in another cell, in which order the cells ran, and what the grader ignores.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from twophase.grading.files.cell_names import defined
 from twophase.grading.files.notebook import Cell
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course, Task
-from twophase.grading.judge.what_is_not_there import UNKNOWN_MODULE, reason
+from twophase.grading.judge.what_is_not_there import UNKNOWN_MODULE
 from twophase.grading.release.release import Source
 from twophase.grading.results.records import Record
 from twophase.grading.run.folder import grade_alone
 from twophase.grading.sandbox.limits import Limits
 
 SEED = 0  # of the check cells: what is right there should be right here
-UNKNOWN_NAME = re.compile(r"(?:NameError: name '|^ )(\w+)'? is not defined")
 WRITES = re.compile(r"\s*%%(?:write)?file\b.*?\b(\w+)\.py\s*$", re.M)  # a cell that is a module
 
 
@@ -46,7 +45,6 @@ def remarks(data: bytes, record: Record) -> list[str]:
     cells = notebook.parse(data).cells
     said = {q["id"]: " ".join([q["cell"]["error"], q["message"]]) for q in record["questions"]}
     return [
-        *_memory(cells, said),
         *_files(cells, said),
         *_elsewhere(cells, record),
         *_order(data),
@@ -54,22 +52,8 @@ def remarks(data: bytes, record: Record) -> list[str]:
     ]
 
 
-def _memory(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
-    """Names that a fresh process does not have, and where they are defined, if anywhere."""
-    for exercise_id, text in said.items():
-        if reason(text):  # what defines the name had not something, as the message says
-            continue
-        for name in dict.fromkeys(UNKNOWN_NAME.findall(text)):
-            at = next((n for n, c in enumerate(cells, 1) if c.grade_id == exercise_id), 0)
-            places = [n for n, c in enumerate(cells, 1) if c.is_code and name in defined(c.source)]
-            yield (
-                f"{exercise_id} needs the name {name}, which is not there in a fresh run:"
-                f" {_where(places, at)}."
-            )
-
-
 def _files(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
-    """Modules that a cell would write. (What is said of other modules, and of files, is the
+    """Modules that a cell would write. (What is said of names, other modules and files is the
     judge's: what_is_not_there.)"""
     written = {m[1]: n for n, c in enumerate(cells, 1) if (m := WRITES.match(c.source))}
     for exercise_id, text in said.items():
@@ -99,25 +83,6 @@ def _elsewhere(cells: tuple[Cell, ...], record: Record) -> Iterator[str]:
                     f"{exercise_id} is a stub still, and cell {n} defines {name} {when}: put"
                     " that into the exercise's own cell."
                 )
-
-
-def _where(places: list[int], at: int) -> str:
-    """Why a name that the cell `at` needs is not there, if the cells `places` define it."""
-    above, below = [n for n in places if n <= at], [n for n in places if n > at]
-    if above:
-        return (
-            f"cell {above[-1]} would define it, and does not here; restart the kernel"
-            f" and run all cells to see how cell {above[-1]} ends there"
-        )
-    if below:
-        return (
-            f"cell {below[0]} defines it, further down: move it up, since cells are run from top to"
-            " bottom"
-        )
-    return (
-        "no cell defines it; it is misspelt, or it was only in your kernel's memory, and then its"
-        " cell must be written again"
-    )
 
 
 def _order(data: bytes) -> Iterator[str]:

@@ -29,8 +29,9 @@ MAX_NESTING = 40  # calls within callbacks within calls
 
 class Capped(io.TextIOBase):
     """Standard output and error of the notebook: the first MAX_OUTPUT characters, the rest counted
-    and forgotten."""
+    and forgotten. Whoever closes it has closed nothing."""
 
+    name = "<stdout>"
     encoding = "utf-8"
     errors = "replace"
 
@@ -40,6 +41,12 @@ class Capped(io.TextIOBase):
 
     def writable(self) -> bool:
         return True
+
+    def fileno(self) -> int:
+        return 1  # for `faulthandler.enable()`
+
+    def flush(self) -> None:
+        """IPython asks for it after each value that a cell shows: as in a kernel it never fails."""
 
     def write(self, text: str) -> int:
         room = MAX_OUTPUT - self._kept
