@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import load_file
 
 from twophase.models import checkpoints, corpus
-from twophase.models.evaluate import bits, bits_per_byte, repeats, windows
+from twophase.models.evaluate import bits, bits_per_byte, curve, repeats, windows
 from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.muon import StackedMuon
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
-from twophase.models.train import EVERY, Trainer, curve, finish, train
+from twophase.models.train import EVERY, Trainer, finish, train
 from twophase.models.train import main as train_main
 from twophase.models.transformer import Config, Transformer
 from twophase.theory.sizes import LatentAttention, MixtureOfExperts

@@ -65,3 +65,11 @@ def repeats(inputs: torch.Tensor, targets: torch.Tensor, n: int = 5) -> torch.Te
             found[row, t] = followed.get(key) == wanted[t]
             followed[key] = wanted[t]
     return found
+
+
+def curve(losses: list[float], points: int = 40) -> list[float]:
+    """The loss over the run in bits per byte: the means of `points` stretches of equal length."""
+    return [
+        round(float(part.mean()) / math.log(2), 4)
+        for part in np.array_split(losses, min(points, len(losses)))
+    ]

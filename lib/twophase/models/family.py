@@ -1,8 +1,8 @@
 """The family: small models that differ in one thing each, trained by one recipe on one budget.
 
 All read bytes, have four layers of width 128 and about 0.6 million parameters, but for the target
-and the draft of speculative decoding, which are larger and smaller. Beside the family stands `large`:
-15 times their size, trained on 17 times as much text, so that it can write lines that make sense.
+and the draft of speculative decoding, which are larger and smaller. Beside the family stands
+`large`: 15 times their size, trained on 17 times as much text, to write lines that make sense.
 """
 
 from typing import Any

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from twophase.models import checkpoints, corpus
 from twophase.models.bf16_products import products_in_fp32
 from twophase.models.captured import CapturedSteps, capturable
-from twophase.models.evaluate import bits_per_byte
+from twophase.models.evaluate import bits_per_byte, curve
 from twophase.models.family import BYTES, STORED_IN_INT8, TRAINED
 from twophase.models.file_format import as_saved
 from twophase.models.objective import compiles, training_loss
@@ -185,14 +185,6 @@ def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
                     )
                 saved, losses, loss = time.monotonic(), 0, 0.0
     trainer.save(state_path)
-
-
-def curve(losses: list[float], points: int = 40) -> list[float]:
-    """The loss over the run in bits per byte: the means of `points` stretches of equal length."""
-    return [
-        round(float(part.mean()) / math.log(2), 4)
-        for part in np.array_split(losses, min(points, len(losses)))
-    ]
 
 
 # a quarter of the held-out windows, the same for all, tells models apart as well as all of them
