@@ -1,6 +1,6 @@
 """One accelerator, timed: how fast it reads and multiplies, when a product with one matrix leaves
 its memory's limit, decode steps and prefills of Llama-2-13B and Llama-3-8B (random weights, our own
-model), what launching kernels costs. About a minute and a half on an H100 with 80 GB; a smaller
+model), what launching kernels costs. About two minutes on an H100 with 80 GB; a smaller
 card skips, with the reason, what does not fit.
 
 Everything is written into one file at once, case by case; `twophase.measure.card_runs` reads it.

@@ -2,7 +2,8 @@
 steps, prefills, and what it costs to launch a step's kernels.
 
 Ways: "eager", as Python calls them; "captured", the same kernels in a CUDA graph; "fused,
-captured", with norms, rotations and activations each made one kernel by torch.compile.
+captured", with norms, rotations and activations each made one kernel by torch.compile. Attention
+takes the kernel that the library asks for, or, in ways that end in `TORCHS`, torch's own choice.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import twophase.models.attention
 import twophase.models.norm
 from twophase.kernels.norm import rms_norm
 from twophase.kernels.rope import apply_rope
-from twophase.measure.card_runs import Fact, Run
+from twophase.measure.card_runs import TORCHS, Fact, Run
 from twophase.models import checkpoints
 from twophase.models.blank import WithoutInitialization
 from twophase.models.cache import Cache
@@ -56,6 +57,7 @@ def prefill(bench: Bench) -> None:
         bench.run("prefill", arch.name, EAGER, make, seconds=0.5, B=1, T=T)
     contexts = (8, 16) if bench.small else (1000, 4000, 16_000, 32_000, 64_000, 128_000)
     ways = WAYS if bench.on_card else WAYS[:1]
+    ways += tuple(way + TORCHS for way in ways)
     for S in contexts:
         _steps(bench, "prefill", arch.name, net, 1, S, ways, counted=contexts[0] == S)
 
@@ -206,11 +208,14 @@ def _steps(
 def _step(net: Transformer, cache: Cache, way: str, counted: bool) -> tuple[Call, dict[str, Fact]]:
     """A decode step that leaves the cache as long as it was, one way."""
     token = torch.full((cache.B, 1), 5, device=net.device)
+    inside = _torchs_own if way.endswith(TORCHS) else nullcontext
 
     def call() -> torch.Tensor:
-        return net(token, cache, at=-1, commit=False)
+        with inside():  # also while it is captured: a graph keeps its kernels
+            return net(token, cache, at=-1, commit=False)
 
     facts: dict[str, Fact] = {"cache_bytes": cache.nbytes}
+    way = way.removesuffix(TORCHS)
     if way == EAGER:
         return call, facts | (kernels(call) if counted else {})
     with torch.no_grad():

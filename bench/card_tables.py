@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from twophase.measure.card_runs import Recorded, recorded_card
+from twophase.measure.card_runs import TORCHS, Recorded, recorded_card
 from twophase.theory.architecture import Architecture
 from twophase.theory.catalog import hardware, model
 from twophase.theory.hardware import Hardware
@@ -25,16 +25,19 @@ SQUARES = (  # the table's name, the format of the data sheet, the run's part an
 ROWS = (1, 16, 64, 128, 256, 288, 512, 1024, 8192)
 KERNELS = ("as torch chooses", "flash attention", "cudnn attention", "efficient attention", "math")
 WAYS = ("eager", "captured", "fused, captured")
+CONTEXTS = (1000, 4000, 16_000, 32_000, 64_000, 128_000)
 
 
 def tables() -> list[str]:
-    """Rates, one matrix, attention by kernel, steps, prompts: each a table in Markdown."""
+    """Rates, one matrix, attention by kernel, steps, long contexts, prompts: each a table in
+    Markdown."""
     card, sheet = recorded_card(), hardware("h100")
     return [
         _rates(card, sheet),
         _rows(card),
         _attention(card),
         _steps(card, sheet),
+        _contexts(card, sheet),
         _prompts(card, sheet),
     ]
 
@@ -85,13 +88,38 @@ def _steps(card: Recorded, sheet: Hardware) -> str:
 
 def _step_cases() -> Iterator[tuple[str, str, Architecture, int, int]]:
     """Part, name, model, B and S of what the table shows."""
-    thirteen, eight = model("llama-2-13b"), model("llama-3-8b")
+    thirteen = model("llama-2-13b")
     for B in (1, 16, 67):
         yield "step", thirteen.name, thirteen, B, 1024
     for B in (1, 64, 352):
         yield "step", f"{thirteen.name} with K = 8", replace(thirteen, K=8), B, 1024
-    for S in (1000, 16_000, 32_000, 128_000):
-        yield "prefill", eight.name, eight, 1, S
+
+
+def _contexts(card: Recorded, sheet: Hardware) -> str:
+    """Steps for one sequence, with torch's kernel of attention and with the library's choice; last
+    what a cached token more costs, between the two longest, where not Python is waited for."""
+    arch, read = model("llama-3-8b"), sheet.hbm_bytes_per_s
+    ways = [way + kernel for way in WAYS for kernel in (TORCHS, "")]
+    took = {
+        (S, way): card.one("prefill", arch.name, way, B=1, S=S).seconds
+        for S in CONTEXTS
+        for way in ways
+    }
+    lines = []
+    for S in CONTEXTS:
+        floor = memory_step_time_s(arch.step_weight_bytes(1), 1, arch.cache_bytes(S, 2), read)
+        cells = (f"{took[S, way] * 1e3:.1f} ms, {_share(floor / took[S, way])}" for way in ways)
+        lines.append([f"{S:,}", f"{floor * 1e3:.1f} ms", *cells])
+    shorter, longer = CONTEXTS[-2:]
+    floor = arch.cache_bytes_per_token(2) / read
+    each = [
+        (took[longer, way] - took[shorter, way]) / (longer - shorter)
+        for way in ways
+        if not way.startswith(WAYS[0])
+    ]
+    cells = (f"{s * 1e9:.0f} ns, {_share(floor / s)}" for s in each)
+    lines.append(["each token more", f"{floor * 1e9:.0f} ns", "–", "–", *cells])
+    return _table(["cached", "floor", *ways], lines)
 
 
 def _prompts(card: Recorded, sheet: Hardware) -> str:

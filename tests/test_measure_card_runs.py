@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S
 
-from twophase.measure.card_runs import RECORDED, Card, Recorded, Run, recorded_card, write_card
+from twophase.measure.card_runs import (
+    RECORDED,
+    TORCHS,
+    Card,
+    Recorded,
+    Run,
+    recorded_card,
+    write_card,
+)
 
 ROOT = Path(__file__).parents[1]
 CARD = Card("a card", "2026-01-02", 80 * 10**9, 132, 50 * 10**6, "2.11", "13.0", None)
@@ -110,6 +118,11 @@ def test_the_script_writes_all_parts_on_a_cpu_in_tiny_sizes(tmp_path):
             assert run.count >= 3
     assert found.hardware().hbm_bytes_per_s > 0
     assert {run.sizes["B"] for run in found.find("step", "llama-2-13b", "eager", S=16)} == {1, 4, 8}
+    contexts = {
+        way: {run.sizes["S"] for run in found.find("prefill", way=way) if "S" in run.sizes}
+        for way in ("eager", "eager" + TORCHS)
+    }
+    assert contexts == {"eager": {8, 16}, "eager" + TORCHS: {8, 16}}
 
 
 def test_a_part_is_taken_again_into_the_same_file_but_not_into_one_of_another_card(tmp_path):
@@ -149,3 +162,22 @@ def test_the_package_brings_a_card_whose_rates_are_possible():
     assert 1e11 < found.hardware().hbm_bytes_per_s < 1e14
     for run in found.find("rows"):
         assert run.bytes_per_s < 1e14
+
+
+def test_the_second_card_of_the_package_ran_what_the_library_chooses_and_nothing_else():
+    second = [run for run in recorded_card().runs if "card" in run.facts]
+    steps = [run for run in recorded_card().find("prefill") if "S" in run.sizes]
+    assert {run.same for run in second if run.part == "prefill"} == {
+        run.same for run in steps if not run.way.endswith(TORCHS)
+    }
+    assert [run.way for run in second if run.part != "prefill"] == ["as we choose"]
+    kernels = {(run in second, str(run.facts.get("attention_kernel", ""))[:5]) for run in steps}
+    assert kernels == {(True, "void "), (True, ""), (False, "cudnn"), (False, "")}
+
+
+def test_every_step_over_a_long_context_was_timed_with_both_kernels():
+    steps = [run for run in recorded_card().find("prefill", "llama-3-8b") if "S" in run.sizes]
+    both = {(run.way, run.sizes["S"]) for run in steps}
+    ours = {(way, S) for way, S in both if not way.endswith(TORCHS)}
+    assert len(ours) == 3 * 6
+    assert both == ours | {(way + TORCHS, S) for way, S in ours}

@@ -1,6 +1,10 @@
 """What `bench/card.py` measured on one accelerator, named and dated: its rates, products with one
 matrix, decode steps and prefills of whole models, launches. Pages show it beside what they compute
 from a data sheet.
+
+The file that comes with the package is of two cards of one kind, on one day, with one torch: runs
+whose facts have `card` are of the second. All others were taken before the library chose a kernel
+of attention (`kernels.attention_on_cards`): their steps took torch's choice, whatever their way.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from twophase.theory.hardware import Hardware
 
 RECORDED = Path(__file__).with_suffix(".json")
 FORMATS = ("fp32", "bf16", "int8")  # whose rates a calibration may have found
+TORCHS = ", torch's kernel"  # ends the way of a step whose attention took torch's own choice
 
 Fact = float | int | str
 
