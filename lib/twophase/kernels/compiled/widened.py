@@ -19,7 +19,15 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, overload, register_model
 
-from twophase.kernels.compiled.lane_code import FLOAT, WORD, in_all, place, plus_product, totals
+from twophase.kernels.compiled.lane_code import (
+    FLOAT,
+    WORD,
+    chosen,
+    in_all,
+    place,
+    plus_product,
+    totals,
+)
 from twophase.kernels.compiled.lanes import has_wide
 from twophase.kernels.compiled.loops import inner
 
@@ -75,6 +83,24 @@ def read(context: Any, array: Any, at: Any) -> Any:
         return context.make_tuple(builder, two_registers, found)
 
     return two_registers(array, types.intp), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def read_for(context: Any, x: Any, at: Any, store: Any) -> Any:
+    """STEP numbers of a contiguous array of fp32, from the one on that is `at` behind its first, in
+    the order in which `read` finds those of the store: for rows that meet few of x, which is not
+    `arranged` for them then. Nothing is checked."""
+    in_bits = store.dtype == types.uint16
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        where = place(context, builder, signature, arguments, _VECTOR)
+        found = [builder.load(builder.gep(where, [WORD(i)]), align=4) for i in range(2)]
+        if in_bits:
+            left, right = found
+            found = [chosen(builder, left, range(odd, STEP, 2), right) for odd in (0, 1)]
+        return context.make_tuple(builder, two_registers, found)
+
+    return two_registers(x, types.intp, store), build
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -147,14 +173,27 @@ def plus_weighted(context: Any, sums: Any, weight: Any, x: Any) -> Any:
 def add_totals(context: Any, array: Any, at: Any, registers: Any) -> Any:
     """Add the sum of each of 2, 4 or 8 registers to as many neighbors in a contiguous fp32 array,
     from the number on that is `at` behind its first."""
+    return types.void(array, types.intp, registers), _totals(added=True)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def write_totals(context: Any, array: Any, at: Any, registers: Any) -> Any:
+    """Put these sums there."""
+    return types.void(array, types.intp, registers), _totals(added=False)
+
+
+def _totals(added: bool) -> Any:
+    """What builds the code of `add_totals` and `write_totals`."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         found = totals(builder, cgutils.unpack_tuple(builder, arguments[2]))
         where = place(context, builder, signature, arguments, found.type)
-        builder.store(builder.fadd(builder.load(where, align=4), found), where, align=4)
+        if added:
+            found = builder.fadd(builder.load(where, align=4), found)
+        builder.store(found, where, align=4)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, registers), build
+    return build
 
 
 def arranged(x: np.ndarray, store: np.ndarray) -> np.ndarray:
