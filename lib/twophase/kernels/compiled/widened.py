@@ -173,24 +173,36 @@ def plus_weighted(context: Any, sums: Any, weight: Any, x: Any) -> Any:
 def add_totals(context: Any, array: Any, at: Any, registers: Any) -> Any:
     """Add the sum of each of 2, 4 or 8 registers to as many neighbors in a contiguous fp32 array,
     from the number on that is `at` behind its first."""
-    return types.void(array, types.intp, registers), _totals(added=True)
+    return types.void(array, types.intp, registers), _put_totals(places=1, added=True)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_totals_of_two(context: Any, array: Any, at: Any, other: Any, registers: Any) -> Any:
+    """The same for two runs of neighbors: the first half of the registers is added from `at` on,
+    the second from `other` on."""
+    kinds = array, types.intp, types.intp, registers
+    return types.void(*kinds), _put_totals(places=2, added=True)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def write_totals(context: Any, array: Any, at: Any, registers: Any) -> Any:
-    """Put these sums there."""
-    return types.void(array, types.intp, registers), _totals(added=False)
+    """Put the sums of 2, 4 or 8 registers where `add_totals` would add them."""
+    return types.void(array, types.intp, registers), _put_totals(places=1, added=False)
 
 
-def _totals(added: bool) -> Any:
-    """What builds the code of `add_totals` and `write_totals`."""
+def _put_totals(places: int, added: bool) -> Any:
+    """What writes the code for sums of registers that go to so many places of an array."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        found = totals(builder, cgutils.unpack_tuple(builder, arguments[2]))
-        where = place(context, builder, signature, arguments, found.type)
-        if added:
-            found = builder.fadd(builder.load(where, align=4), found)
-        builder.store(found, where, align=4)
+        array, *starts, registers = arguments
+        found = totals(builder, cgutils.unpack_tuple(builder, registers))
+        n = found.type.count // places
+        for i, start in enumerate(starts):
+            part = chosen(builder, found, range(i * n, i * n + n))
+            where = place(context, builder, signature, (array, start), part.type)
+            if added:
+                part = builder.fadd(builder.load(where, align=4), part)
+            builder.store(part, where, align=4)
         return context.get_dummy_value()
 
     return build
