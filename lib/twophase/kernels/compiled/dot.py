@@ -36,8 +36,7 @@ from twophase.kernels.compiled.widened import (
     STEP,
     nothing,
     plus_products,
-    read,
-    read_for,
+    read_apart,
     write_totals,
 )
 
@@ -76,7 +75,7 @@ def _dots(w, begin, end, x, sums, at):  # type: ignore[no-untyped-def]
 
 
 def _in_lanes(w: Any, *vectors: Any) -> bool:
-    """Whether `load` and `read` can take arrays of these types: they ask for number after
+    """Whether `load` and `read_apart` can take arrays of these types: they ask for number after
     number, and vectors in fp32. The 16 registers of other processors are too few for the sums."""
     lie = all(array.layout == "C" for array in (w, *vectors))
     fit = w.dtype in (types.float32, types.uint16) and {x.dtype for x in vectors} == {types.float32}
@@ -144,25 +143,23 @@ def dots_of_eight(w: np.ndarray, row: int, x: np.ndarray, sums: np.ndarray, at: 
     far = ROWS_AHEAD_BYTES > 0 and w.size * w.itemsize > NEAR_BYTES
     a = b = c = d = e = f = g = h = nothing()
     for i in range(0, whole, STEP):
-        some, j = read_for(x, i, w), first + i
+        some, j = read_apart(x, i), first + i
         if far:
             soon = first + ROWS * i + ROWS_AHEAD_BYTES // w.itemsize
             prefetch(w, 0, soon, soon + ROWS * STEP)
-        a = plus_products(a, some, read(w, j))
-        b = plus_products(b, some, read(w, j + n))
-        c = plus_products(c, some, read(w, j + 2 * n))
-        d = plus_products(d, some, read(w, j + 3 * n))
-        e = plus_products(e, some, read(w, j + 4 * n))
-        f = plus_products(f, some, read(w, j + 5 * n))
-        g = plus_products(g, some, read(w, j + 6 * n))
-        h = plus_products(h, some, read(w, j + 7 * n))
+        a = plus_products(a, some, read_apart(w, j))
+        b = plus_products(b, some, read_apart(w, j + n))
+        c = plus_products(c, some, read_apart(w, j + 2 * n))
+        d = plus_products(d, some, read_apart(w, j + 3 * n))
+        e = plus_products(e, some, read_apart(w, j + 4 * n))
+        f = plus_products(f, some, read_apart(w, j + 5 * n))
+        g = plus_products(g, some, read_apart(w, j + 6 * n))
+        h = plus_products(h, some, read_apart(w, j + 7 * n))
     write_totals(sums, at, (a, b, c, d, e, f, g, h))
 
 
 @inner
-def add_rest(
-    w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, at: int
-) -> None:
+def add_rest(w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, at: int) -> None:
     """What `dots_of_eight` leaves of these rows: numbers that fill no register."""
     for row in range(begin, end):
         for i in range(w.shape[1] // STEP * STEP, w.shape[1]):

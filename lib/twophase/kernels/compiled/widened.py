@@ -66,6 +66,18 @@ def read(context: Any, array: Any, at: Any) -> Any:
     """STEP numbers of a contiguous array, from the one on that is `at` behind its first: of bf16
     (uint16) those at even places and those at odd ones, of fp32 one half and the other. Nothing is
     checked."""
+    return two_registers(array, types.intp), _reading(array, apart=False)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def read_apart(context: Any, array: Any, at: Any) -> Any:
+    """The same, and of fp32, too, those at even places and those at odd ones: for rows and a vector
+    that is not `arranged` for them, whose products are summed in one order, whatever the dtype."""
+    return two_registers(array, types.intp), _reading(array, apart=True)
+
+
+def _reading(array: Any, apart: bool) -> Any:
+    """What writes the code of `read` and `read_apart`."""
     in_bits = array.dtype == types.uint16
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -80,27 +92,12 @@ def read(context: Any, array: Any, at: Any) -> Any:
             found = [builder.bitcast(half, _VECTOR) for half in halves]
         else:
             found = [builder.load(builder.gep(where, [WORD(i)]), align=4) for i in range(2)]
+            if apart:
+                left, right = found
+                found = [chosen(builder, left, range(odd, STEP, 2), right) for odd in (0, 1)]
         return context.make_tuple(builder, two_registers, found)
 
-    return two_registers(array, types.intp), build
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def read_for(context: Any, x: Any, at: Any, store: Any) -> Any:
-    """STEP numbers of a contiguous array of fp32, from the one on that is `at` behind its first, in
-    the order in which `read` finds those of the store: for rows that meet few of x, which is not
-    `arranged` for them then. Nothing is checked."""
-    in_bits = store.dtype == types.uint16
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        where = place(context, builder, signature, arguments, _VECTOR)
-        found = [builder.load(builder.gep(where, [WORD(i)]), align=4) for i in range(2)]
-        if in_bits:
-            left, right = found
-            found = [chosen(builder, left, range(odd, STEP, 2), right) for odd in (0, 1)]
-        return context.make_tuple(builder, two_registers, found)
-
-    return two_registers(x, types.intp, store), build
+    return build
 
 
 @intrinsic  # type: ignore[untyped-decorator]
