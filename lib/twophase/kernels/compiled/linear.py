@@ -59,7 +59,7 @@ def normalize(
 @inner
 def silu(x: np.float32) -> np.float32:
     """x · sigmoid(x). From -88 down fp32 holds no e**-x; there it is 0, or next to it."""
-    return x / (_f32(1) + exp(-x if x > _f32(-88) else _f32(88)))  # type: ignore[no-any-return]
+    return x / (_f32(1) + exp(-x if x > _f32(-88) else _f32(88)))
 
 
 @inner
@@ -71,7 +71,7 @@ def activate(kind: int, x: np.float32) -> np.float32:
         return x * _f32(0.5) * (_f32(1) + _f32(math.erf(x * _f32(0.5**0.5))))
     if kind == 2:
         inside = _f32((2 / math.pi) ** 0.5) * (x + _f32(0.044715) * x * x * x)
-        return x * _f32(0.5) * (_f32(1) + tanh(inside))  # type: ignore[no-any-return]
+        return x * _f32(0.5) * (_f32(1) + tanh(inside))
     return x if x > _f32(0) or x != x else _f32(0)  # NaN stays
 
 

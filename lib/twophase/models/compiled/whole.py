@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
+from twophase.kernels.compiled.addresses import addresses, shapes
 from twophase.kernels.compiled.layers import run_layers
 from twophase.kernels.compiled.step import run_step
 from twophase.kernels.span import Span
@@ -33,7 +34,10 @@ class Whole:
         self.run = work.choose(run_step)
         norm, shift, eps, matrix, _, _, bias, _ = head.given
         learned = embed.table[:0] if embed.positions is None else embed.positions
-        self.ends = (embed.table, learned, norm, shift, matrix, bias), embed.scale, eps
+        # kept alive: the call knows their addresses
+        self.arrays = embed.table, learned, norm, shift, matrix, bias
+        places = np.array(addresses(self.arrays), np.int64)
+        self.ends = places, shapes(self.arrays), embed.scale, eps
         self._places: WeakKeyDictionary[Cache, Places] = WeakKeyDictionary()
 
     def __call__(self, tokens: torch.Tensor, span: Span, cache: Cache) -> torch.Tensor:
@@ -53,23 +57,26 @@ class Whole:
         """What the call takes for a cache. ValueError for one of another model."""
         token = Token(np.empty(0, np.float32), span, cache, self.work)
         n = self.layers.layers[0]
-        _, keys, values = token.store(n.attention.store)
+        _, keys, _ = token.store(n.attention.store)
+        arrays = *n.before, keys, keys, *n.behind
         given = (
             n.attention.store[3] or 0, self.layers.places(token),
-            (*n.before, keys, values, *n.behind), *n.options, n.attention.cap, n.activation,
+            shapes(arrays), self.arrays[0][:0], keys, *n.options, n.attention.cap, n.activation,
         )  # fmt: skip
         return Places([*cache.stores.values()], given)
 
 
 def whole_of(embed: Any, halves: Sequence[Any], head: Any, work: Workspace) -> Whole | None:
     """All of a model in one call; None where it is more than ends in loops and one run of layers of
-    numbers."""
-    if (
-        len(halves) != 1
-        or not isinstance(halves[0], Run)
-        or halves[0].layers[0].run is not run_layers
-    ):
+    numbers, or where matrices differ in dtype."""
+    run = halves[0]
+    if len(halves) != 1 or not isinstance(run, Run) or run.layers[0].run is not run_layers:
         return None
     if not isinstance(embed, Embedding) or not isinstance(head, Head) or head.loops is not NUMBERS:
         return None
-    return Whole(embed, halves[0], head, work)
+    n = run.layers[0]
+    found = [embed.table, embed.positions, head.given[3], *n.before, *n.behind]
+    matrices = [array for array in found if array is not None and array.ndim == 2]
+    if len({array.dtype for array in matrices}) > 1:
+        return None
+    return Whole(embed, run, head, work)
