@@ -100,6 +100,17 @@ def test_pages_anywhere_are_the_same_cache(size, window):
     torch.testing.assert_close(found, one_by_one(q, k, v, lengths, window=window), **CLOSE)
 
 
+@pytest.mark.parametrize("size", [2, 6, 10])
+def test_small_pages_that_share_a_step_of_the_softmax_leave_nothing_to_each_other(size):
+    """Tokens are scored in fours: what a page of two more has behind them is the next one's."""
+    q, k, v = inputs(1, 60, 6, 3, 32)
+    pages = torch.randperm(60 // size, generator=torch.Generator().manual_seed(3))
+    stores = [x[0].reshape(-1, size, 3, 32)[pages.argsort()].contiguous() for x in (k, v)]
+    lengths = torch.tensor([57])  # keys, values [pages, size, K, H]
+    found = compiled_paged_attention(q, *stores, pages[None], lengths)
+    torch.testing.assert_close(found, one_by_one(q, k, v, lengths), **CLOSE)
+
+
 @pytest.mark.parametrize("spare", [0, 3])
 @pytest.mark.parametrize("length", [1, 39, 40, 41, 43, 44, 100])
 def test_a_ring_that_went_round_is_read_in_two_pieces(length, spare):

@@ -775,3 +775,17 @@ def test_compiled_steps_break_no_graph(kind, n_steps):
     assert counters["frames"]["ok"] >= 1  # something was compiled
     assert not counters["graph_break"], dict(counters["graph_break"])
     torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(("spoil", "message"), [
+    (lambda cache: cache.release(0), "row 0 was released"),
+    (lambda cache: cache._mark_torn(cache._rows), "a change was broken off"),
+    (lambda cache: cache.fill_with_noise(30), "1 more do not fit"),
+])  # fmt: skip
+def test_a_pass_of_one_token_of_one_sequence_begins_only_where_any_other_may(spoil, message):
+    cache = MODELS["full"].new_cache(1, 30)
+    short, span = cache.begin(1, 1), cache.begin(1, 1, [1])
+    assert (short.starts, short.n_new, short.T) == (span.starts, span.n_new, span.T)
+    spoil(cache)
+    with pytest.raises(ValueError, match=message):
+        cache.begin(1, 1)

@@ -156,6 +156,48 @@ def test_a_model_with_other_numbers_than_its_loops_is_refused(change):
     assert disagreement(model, CompiledTransformer(model), tokens(model, 4), prompt=3) < 0.1
 
 
+def test_a_buffer_of_one_number_that_was_replaced_by_its_equal_is_noticed():
+    """To torch the two are equal: so whether it is the same object has to be asked."""
+    model = random_model(ODD)
+    model.layers[0].register_buffer("lone", torch.tensor([2.0]))
+    compiled = CompiledTransformer(model)
+    compiled(TOKEN, model.new_cache(1, 4))
+    model.layers[0].lone = torch.tensor([2.0])
+    with pytest.raises(ValueError, match="make another CompiledTransformer"):
+        compiled(TOKEN, model.new_cache(1, 4))
+
+
+@pytest.mark.parametrize("more", [
+    {}, {"attention": "sliding", "window": 5}, {"learned_positions": 64, "norm": "layer"},
+    {"gated_mlp": False, "qkv_bias": True, "logit_cap": 3.0, "embedding_scale": 2.0},
+], ids=str)  # fmt: skip
+def test_a_step_in_one_call_is_bit_for_bit_the_step_in_three(more):
+    model = random_model(replace(ODD, **more))
+    whole, parts = CompiledTransformer(model), CompiledTransformer(model)
+    assert whole._whole is not None
+    parts._whole = None
+    for _ in range(2):  # each time with another cache
+        caches, ids = [model.new_cache(1, 12) for _ in range(2)], tokens(model, 10)
+        for t in range(10):
+            one, other = (
+                run(ids[:, t : t + 1], cache, at=-1)
+                for run, cache in zip((whole, parts), caches, strict=True)
+            )
+            assert torch.equal(one, other)
+        assert caches[0].lengths == caches[1].lengths == (10,)
+
+
+def test_stores_that_were_put_into_a_cache_are_those_that_a_step_in_one_call_reads():
+    model = random_model(ODD)
+    compiled, cache, other = CompiledTransformer(model), *(model.new_cache(1, 9) for _ in range(2))
+    for held in (cache, other):
+        compiled(TOKEN, held)
+    model(TOKEN + 1, other)
+    cache.stores, cache._rows = other.stores, other._rows
+    expected = model(TOKEN, other, commit=False)
+    assert float((compiled(TOKEN, cache) - expected).abs().max()) < TOLERANCE
+
+
 def test_a_hook_that_comes_later_is_noticed_again_and_again():
     model = random_model(ODD)
     compiled = CompiledTransformer(model)

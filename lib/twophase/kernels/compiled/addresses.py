@@ -27,6 +27,23 @@ def at(address: int, like: np.ndarray) -> np.ndarray:
     return numba.carray(_pointer(address), like.shape, like.dtype)  # type: ignore[no-any-return]
 
 
+@inner
+def vector_at(address: int, shape: np.ndarray) -> np.ndarray:
+    """The array of fp32 that begins at an address, as long as `shape` says first."""
+    return numba.carray(_pointer(address), shape[0], np.float32)  # type: ignore[no-any-return]
+
+
+@inner
+def matrix_at(address: int, shape: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """The matrix that begins at an address, of the type of another and so many rows and columns."""
+    return numba.carray(_pointer(address), (shape[0], shape[1]), like.dtype)  # type: ignore[no-any-return]
+
+
+def shapes(arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The first two sizes of arrays, int64 [arrays, 2]; 1 where there is no second."""
+    return np.array([(*array.shape, 1)[:2] for array in arrays], np.int64)
+
+
 def addresses(arrays: tuple[np.ndarray, ...]) -> list[int]:
     """Where arrays begin."""
     return [array.ctypes.data for array in arrays]

@@ -25,6 +25,7 @@ from twophase.kernels.compiled.widened import (
     STEP,
     WIDTH,
     add_totals,
+    add_totals_of_two,
     nothing,
     plus_product_of,
     plus_products,
@@ -35,6 +36,7 @@ from twophase.kernels.compiled.widened import (
 )
 
 _f32, _i32 = np.float32, np.int32
+BEHIND = 4  # columns that p has behind those of a block's tokens, an even number
 Array = np.ndarray
 
 
@@ -47,8 +49,10 @@ def score(
     since most of a burst is dropped.
 
     q: fp32 [N, H], `arranged` for the keys. Two heads and four tokens at a time; a last head goes
-    with itself.
+    with itself. Behind the last token the last one is multiplied again, and these columns, which p
+    needs (BEHIND), are set to zero.
     """
+    width = p.shape[1]
     K, H, Hv = keys.shape[1], keys.shape[2], upcoming.shape[2]
     G, whole = len(q) // K, H // WIDTH * WIDTH
     more = -(-4 * Hv // ((G + 1) // 2))  # numbers of values for each tile
@@ -63,11 +67,16 @@ def score(
                 prefetch(upcoming, 0, asked, asked + more)
                 asked += more
                 sums, others = two_by_four(q, i * H, j * H, keys, t, u, v, z, whole)
-                add_scores(p, i, column + s, sums, last)
+                one, other = i * width + column + s, j * width + column + s
                 if j > i:
-                    add_scores(p, j, column + s, others, last)
+                    add_totals_of_two(p, one, other, (*sums, *others))
+                else:
+                    add_totals(p, one, sums)
             if whole < H:
                 score_rest(q, keys, first + s, last + 1, k, whole, p, column + s)
+        for i in range(len(q)):
+            for behind in range(last + 1, 4):
+                p[i, column + s + behind] = _f32(0)
 
 
 @compiled(inline="always")
@@ -101,19 +110,6 @@ def two_by_four(
         few = read_one(keys, z + steps)
         d, h = plus_product_of(d, one, few), plus_product_of(h, other, few)
     return (a, b, c, d), (e, f, g, h)
-
-
-@compiled(inline="always")
-def add_scores(p: Array, i: int, column: int, sums: Any, last: int) -> None:
-    """p[i, column + s] += the sum of a head's register s, for the tokens up to the `last` of
-    four."""
-    if last == 3:
-        add_totals(p, i * p.shape[1] + column, sums)
-    else:
-        totals = np.zeros(4, _f32)
-        add_totals(totals, 0, sums)
-        for s in range(last + 1):
-            p[i, column + s] += totals[s]
 
 
 @inner

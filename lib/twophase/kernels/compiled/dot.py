@@ -8,10 +8,12 @@ Intel Xeon reads it at eight tenths, and at nine if it is asked for 2 KB ahead, 
 ends and the next begins; a Zen 4, left alone, was faster by a twentieth.
 
 A short row costs less than its end: to sum the lanes of a register takes as long as hundreds of
-numbers. So eight short rows are read side by side, and their lanes summed together (`dots`). One
-core of that Xeon then reads a matrix in bf16 with rows of 128 that fits the second-level cache at
-40 to 50 GB/s, one row at a time at 8; rows of 576 from memory at 26 and 10, if they are asked for
-16 KB ahead. From rows of 1,024 on, two cores reach no more side by side than one by one.
+numbers. So eight short rows are read side by side, and their lanes summed together (`dots`), in
+words of two bf16 (`widened`), of which a shift and a mask make fp32. One core of that Xeon then
+reads a matrix in bf16 with rows of 128 that fits the second-level cache at 50 to 75 GB/s, and at 8
+one row at a time; asking for what is there already would take a third of that. Rows of 576 come
+from memory at 26 GB/s if they are asked for 16 KB ahead, one by one at 10. From rows of 1,024 on,
+two cores reach no more side by side than one by one.
 """
 
 from typing import Any
@@ -27,18 +29,25 @@ from twophase.kernels.compiled.lanes import (
     has_wide,
     load,
     spread,
-    store_totals,
     total_of,
 )
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.prefetch import prefetch
+from twophase.kernels.compiled.widened import (
+    STEP,
+    nothing,
+    plus_products,
+    read_apart,
+    write_totals,
+)
 
 _f32 = np.float32
 TOGETHER = 4 * LANES  # numbers of a row in one pass
 ROWS = 8  # that are read side by side
 LONG = 1024  # numbers in a row that is read alone
 _ZEN = get_host_cpu_name().startswith("znver")
+NEAR_BYTES = 2**17  # of a matrix that is asked for by no one: it lies in the second-level cache
 AHEAD_BYTES, ROWS_AHEAD_BYTES = (0, 0) if _ZEN else (2048, 16384)  # of one row, of eight
 
 
@@ -68,7 +77,7 @@ def _dots(w, begin, end, x, sums, at):  # type: ignore[no-untyped-def]
 
 
 def _in_lanes(w: Any, *vectors: Any) -> bool:
-    """Whether `load` and `store_totals` can take arrays of these types: they ask for number after
+    """Whether `load` and `read_apart` can take arrays of these types: they ask for number after
     number, and vectors in fp32. The 16 registers of other processors are too few for the sums."""
     lie = all(array.layout == "C" for array in (w, *vectors))
     fit = w.dtype in (types.float32, types.uint16) and {x.dtype for x in vectors} == {types.float32}
@@ -122,29 +131,38 @@ def dots_lanes(
     whole = begin + max(0, end - begin) // ROWS * ROWS if w.shape[1] < LONG else begin
     for row in range(begin, whole, ROWS):
         dots_of_eight(w, row, x, sums, at + row - begin)
+    if w.shape[1] % STEP:
+        add_rest(w, begin, whole, x, sums, at)
     dots_one_by_one(w, whole, end, x, sums, at + whole - begin)
 
 
 @inner
 def dots_of_eight(w: np.ndarray, row: int, x: np.ndarray, sums: np.ndarray, at: int) -> None:
-    """The eight rows from `row` on; sums from `at` on take what they give."""
+    """The eight rows from `row` on, but for what fills no register; sums from `at` on take what
+    they give."""
     n = w.shape[1]
-    first, whole = row * n, n // LANES * LANES
-    a = b = c = d = e = f = g = h = spread(_f32(0))
-    for i in range(0, whole, LANES):
-        some, j = load(x, i), first + i
-        if ROWS_AHEAD_BYTES:
+    first, whole = row * n, n // STEP * STEP
+    far = ROWS_AHEAD_BYTES > 0 and w.size * w.itemsize > NEAR_BYTES
+    a = b = c = d = e = f = g = h = nothing()
+    for i in range(0, whole, STEP):
+        some, j = read_apart(x, i), first + i
+        if far:
             soon = first + ROWS * i + ROWS_AHEAD_BYTES // w.itemsize
-            prefetch(w, 0, soon, soon + ROWS * LANES)
-        a = add_times(a, load(w, j), some)
-        b = add_times(b, load(w, j + n), some)
-        c = add_times(c, load(w, j + 2 * n), some)
-        d = add_times(d, load(w, j + 3 * n), some)
-        e = add_times(e, load(w, j + 4 * n), some)
-        f = add_times(f, load(w, j + 5 * n), some)
-        g = add_times(g, load(w, j + 6 * n), some)
-        h = add_times(h, load(w, j + 7 * n), some)
-    store_totals(sums, at, (a, b, c, d, e, f, g, h))
-    for i in range(whole, n):
-        for k in range(ROWS):
-            sums[at + k] += value_of(w[row + k, i]) * x[i]
+            prefetch(w, 0, soon, soon + ROWS * STEP)
+        a = plus_products(a, some, read_apart(w, j))
+        b = plus_products(b, some, read_apart(w, j + n))
+        c = plus_products(c, some, read_apart(w, j + 2 * n))
+        d = plus_products(d, some, read_apart(w, j + 3 * n))
+        e = plus_products(e, some, read_apart(w, j + 4 * n))
+        f = plus_products(f, some, read_apart(w, j + 5 * n))
+        g = plus_products(g, some, read_apart(w, j + 6 * n))
+        h = plus_products(h, some, read_apart(w, j + 7 * n))
+    write_totals(sums, at, (a, b, c, d, e, f, g, h))
+
+
+@inner
+def add_rest(w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, at: int) -> None:
+    """What `dots_of_eight` leaves of these rows: numbers that fill no register."""
+    for row in range(begin, end):
+        for i in range(w.shape[1] // STEP * STEP, w.shape[1]):
+            sums[at + row - begin] += value_of(w[row, i]) * x[i]

@@ -19,7 +19,7 @@ import numpy as np
 
 from twophase.kernels.compiled.dot import dots
 from twophase.kernels.compiled.loops import inner, loop
-from twophase.kernels.compiled.numbers import value_of
+from twophase.kernels.compiled.numbers import exp, tanh, value_of
 
 _f32 = np.float32
 # The number by which a loop knows an activation.
@@ -58,8 +58,8 @@ def normalize(
 
 @inner
 def silu(x: np.float32) -> np.float32:
-    """x · sigmoid(x)."""
-    return x / (_f32(1) + np.exp(-x))  # type: ignore[no-any-return]
+    """x · sigmoid(x). From -88 down fp32 holds no e**-x; there it is 0, or next to it."""
+    return x / (_f32(1) + exp(-x if x > _f32(-88) else _f32(88)))
 
 
 @inner
@@ -71,8 +71,19 @@ def activate(kind: int, x: np.float32) -> np.float32:
         return x * _f32(0.5) * (_f32(1) + _f32(math.erf(x * _f32(0.5**0.5))))
     if kind == 2:
         inside = _f32((2 / math.pi) ** 0.5) * (x + _f32(0.044715) * x * x * x)
-        return x * _f32(0.5) * (_f32(1) + np.tanh(inside))  # type: ignore[no-any-return]
+        return x * _f32(0.5) * (_f32(1) + tanh(inside))
     return x if x > _f32(0) or x != x else _f32(0)  # NaN stays
+
+
+@inner
+def activate_all(kind: int, y: np.ndarray) -> None:
+    """`activate` of all numbers, in place: a loop without a choice in it runs on vectors."""
+    if kind == 0:
+        for i in range(len(y)):
+            y[i] = silu(y[i])
+    else:
+        for i in range(len(y)):
+            y[i] = activate(kind, y[i])
 
 
 @inner
@@ -142,8 +153,7 @@ def norm_activate(
             project(w_gate, h, bias, 0, begin, end, y)
         else:
             project(w_up, h, bias, 0, begin, end, y)
-        for row in range(begin, end):
-            y[row] = activate(activation, y[row])
+        activate_all(activation, y[begin:end])
         if gates:
             ups = np.empty(end - begin, _f32)
             dots(w_up, begin, end, h, ups, 0)

@@ -8,7 +8,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from twophase.kernels.compiled.block import soften
+from twophase.kernels.compiled.block import BEHIND, soften
 from twophase.kernels.compiled.block_forms import (
     add_by,
     as_pairs,
@@ -140,9 +140,9 @@ def _attend_task(
     _clear(out, top, total)
     b, begin, end = task
     blocks = table[begin:end]
-    p = np.empty((len(out), max(TOGETHER, _width(blocks))), _f32)
-    tiled = in_tiles(keys)
+    width, tiled = max(TOGETHER, _width(blocks)), in_tiles(keys)
     if in_pairs(keys) and fill_registers(tiled, keys.shape[2], values.shape[2]):
+        p = np.empty((len(out), width), _f32)
         asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)
         if tiled:
             tiles = as_tiles(asked, keys, p.shape[1], values.shape[2])
@@ -151,7 +151,7 @@ def _attend_task(
         else:
             _attend_blocks(asked, keys, values, blocks, scale, softcap, p, weights, out, top, total)
     else:
-        asked = arranged(q[b], keys)
+        p, asked = np.empty((len(out), width + BEHIND), _f32), arranged(q[b], keys)
         _attend_blocks(asked, keys, values, blocks, scale, softcap, p, p, out, top, total)
         restore(out, values)
 
@@ -210,9 +210,10 @@ def _latent_task(
     _clear(out, top, total)
     b, begin, end = task
     blocks = table[begin:end]
-    p = np.empty((len(out), _width(blocks)), _f32)
-    tiled, R, rope_dim = in_tiles(latents), latents.shape[2], rope_keys.shape[2]
+    width, tiled = _width(blocks), in_tiles(latents)
+    R, rope_dim = latents.shape[2], rope_keys.shape[2]
     if in_pairs(latents) and fill_registers(tiled, R, R) and fill_registers(tiled, rope_dim, R):
+        p = np.empty((len(out), width), _f32)
         asked, turned = as_pairs(q[b], latents), as_pairs(q_rope[b], latents)
         weights = as_pairs(p, latents)
         if tiled:
@@ -229,6 +230,7 @@ def _latent_task(
                 out, top, total,
             )  # fmt: skip
     else:
+        p = np.empty((len(out), width + BEHIND), _f32)
         asked, turned = arranged(q[b], latents), arranged(q_rope[b], rope_keys)
         _latent_blocks(
             asked, turned, latents, rope_keys, blocks, scale, softcap, p, p, out, top, total

@@ -19,7 +19,15 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, overload, register_model
 
-from twophase.kernels.compiled.lane_code import FLOAT, WORD, in_all, place, plus_product, totals
+from twophase.kernels.compiled.lane_code import (
+    FLOAT,
+    WORD,
+    chosen,
+    in_all,
+    place,
+    plus_product,
+    totals,
+)
 from twophase.kernels.compiled.lanes import has_wide
 from twophase.kernels.compiled.loops import inner
 
@@ -58,6 +66,18 @@ def read(context: Any, array: Any, at: Any) -> Any:
     """STEP numbers of a contiguous array, from the one on that is `at` behind its first: of bf16
     (uint16) those at even places and those at odd ones, of fp32 one half and the other. Nothing is
     checked."""
+    return two_registers(array, types.intp), _reading(array, apart=False)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def read_apart(context: Any, array: Any, at: Any) -> Any:
+    """The same, and of fp32, too, those at even places and those at odd ones: for rows and a vector
+    that is not `arranged` for them, whose products are summed in one order, whatever the dtype."""
+    return two_registers(array, types.intp), _reading(array, apart=True)
+
+
+def _reading(array: Any, apart: bool) -> Any:
+    """What writes the code of `read` and `read_apart`."""
     in_bits = array.dtype == types.uint16
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -72,9 +92,12 @@ def read(context: Any, array: Any, at: Any) -> Any:
             found = [builder.bitcast(half, _VECTOR) for half in halves]
         else:
             found = [builder.load(builder.gep(where, [WORD(i)]), align=4) for i in range(2)]
+            if apart:
+                left, right = found
+                found = [chosen(builder, left, range(odd, STEP, 2), right) for odd in (0, 1)]
         return context.make_tuple(builder, two_registers, found)
 
-    return two_registers(array, types.intp), build
+    return build
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -147,14 +170,39 @@ def plus_weighted(context: Any, sums: Any, weight: Any, x: Any) -> Any:
 def add_totals(context: Any, array: Any, at: Any, registers: Any) -> Any:
     """Add the sum of each of 2, 4 or 8 registers to as many neighbors in a contiguous fp32 array,
     from the number on that is `at` behind its first."""
+    return types.void(array, types.intp, registers), _put_totals(places=1, added=True)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_totals_of_two(context: Any, array: Any, at: Any, other: Any, registers: Any) -> Any:
+    """The same for two runs of neighbors: the first half of the registers is added from `at` on,
+    the second from `other` on."""
+    kinds = array, types.intp, types.intp, registers
+    return types.void(*kinds), _put_totals(places=2, added=True)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def write_totals(context: Any, array: Any, at: Any, registers: Any) -> Any:
+    """Put the sums of 2, 4 or 8 registers where `add_totals` would add them."""
+    return types.void(array, types.intp, registers), _put_totals(places=1, added=False)
+
+
+def _put_totals(places: int, added: bool) -> Any:
+    """What writes the code for sums of registers that go to so many places of an array."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        found = totals(builder, cgutils.unpack_tuple(builder, arguments[2]))
-        where = place(context, builder, signature, arguments, found.type)
-        builder.store(builder.fadd(builder.load(where, align=4), found), where, align=4)
+        array, *starts, registers = arguments
+        found = totals(builder, cgutils.unpack_tuple(builder, registers))
+        n = found.type.count // places
+        for i, start in enumerate(starts):
+            part = chosen(builder, found, range(i * n, i * n + n))
+            where = place(context, builder, signature, (array, start), part.type)
+            if added:
+                part = builder.fadd(builder.load(where, align=4), part)
+            builder.store(part, where, align=4)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, registers), build
+    return build
 
 
 def arranged(x: np.ndarray, store: np.ndarray) -> np.ndarray:

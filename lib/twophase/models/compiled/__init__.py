@@ -8,6 +8,7 @@ calls make a layer, and read like the algorithm (`halves`):
     norm, gate, up and activation · down and residual
 
 Neighbors of one kind are one call together (`run`): the same loops, and no Python between them.
+Where that is all of a model, so are embedding and head (`whole`).
 
 `CompiledTransformer(model)` is called as the model is. What has no loops runs in plain torch
 (`plain`), half a layer at a time, and is named in `CompiledTransformer.plain`. The plain model

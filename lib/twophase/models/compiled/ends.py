@@ -28,13 +28,18 @@ class Embedding:
 
     def __call__(self, tokens: torch.Tensor, span: Span) -> np.ndarray:
         """fp32 [D] of one token [1, 1]. ValueError for one that is none."""
-        token, V = int(tokens.item()), self.config.V
-        if not 0 <= token < V:
-            raise ValueError(f"a token is outside the vocabulary: 0 to {V - 1}.")
+        token = self.number_of(tokens)
         x: np.ndarray = scaled_row(self.table, token, self.scale)  # [D]
         if self.positions is not None:
             x += scaled_row(self.positions, span.starts[0], np.float32(1))
         return x
+
+    def number_of(self, tokens: torch.Tensor) -> int:
+        """Of one token [1, 1]. ValueError for one that is none."""
+        token, V = int(tokens.item()), self.config.V
+        if not 0 <= token < V:
+            raise ValueError(f"a token is outside the vocabulary: 0 to {V - 1}.")
+        return token
 
 
 class PlainEmbedding:
@@ -55,13 +60,17 @@ class Head:
         c, self.cap = model.config, model.config.logit_cap
         project = norm_projection(norm(model.norm), [model.lm_head], [c.V], work)
         self.V, self.project, self.given = c.V, project.project, project.given[:-1]
+        self.loops = project.loops
 
     def __call__(self, token: Token) -> torch.Tensor:
         """Logits fp32 [1, V]."""
         logits = np.empty((1, self.V), np.float32)  # the caller's own
         self.project(token.x, *self.given, logits[0], token.workers)
-        found = torch.from_numpy(logits)
-        return found if self.cap is None else self.cap * torch.tanh(found / self.cap)
+        return self.capped(torch.from_numpy(logits))
+
+    def capped(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits as the model gives them: bounded, where its config says so."""
+        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
 
 class PlainHead:

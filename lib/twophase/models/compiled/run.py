@@ -103,24 +103,30 @@ class Run:
 
     def __init__(self, layers: Sequence[Numbers], work: Workspace) -> None:
         self.layers, self.run = layers, work.choose(layers[0].run)
+        self.kind = layers[0].attention.kind
         self._places: WeakKeyDictionary[Cache, tuple[list[Store], np.ndarray]] = WeakKeyDictionary()
 
     def __call__(self, token: Token) -> None:
         """Take the stream through all of them."""
-        held = list(token.cache.stores.values())
-        known = self._places.get(token.cache)
-        if known is None or known[0] != held:  # not these very stores
-            known = self._places[token.cache] = held, self._find_places(token)
+        places = self.places(token)
         n, attention = self.layers[0], self.layers[0].attention
         keys, values, slot, *blocks = token.keys_values(attention.store)
         self.run(
-            token.x, known[1], (*n.before, keys, values, *n.behind), *n.options,
+            token.x, places, (*n.before, keys, values, *n.behind), *n.options,
             *token.rope(attention.kind), slot, *blocks, attention.cap, n.activation, *n.scratch,
             token.workers,
         )  # fmt: skip
 
+    def places(self, token: Token) -> np.ndarray:
+        """Where the arrays of all layers begin, int64 [layers, arrays]: looked up again where the
+        cache has other stores."""
+        held = list(token.cache.stores.values())
+        known = self._places.get(token.cache)
+        if known is None or known[0] != held:  # not these very stores
+            known = self._places[token.cache] = held, self._find_places(token)
+        return known[1]
+
     def _find_places(self, token: Token) -> np.ndarray:
-        """Where the arrays of all layers begin, int64 [layers, arrays]."""
         rows = []
         for n in self.layers:
             _, keys, values = token.store(n.attention.store)

@@ -79,6 +79,11 @@ class Workspace:
     def rope(self, kind: str, position: int) -> Rows:
         """Cosines and sines of one position for a kind of layer, [H/2] each; empty where nothing is
         turned."""
+        cos, sin = self.rope_tables(kind, position)
+        return cos[position], sin[position]
+
+    def rope_tables(self, kind: str, position: int) -> Rows:
+        """The same for all positions that are known, this one among them: [positions, H/2]."""
         if position >= self._known:
             self._known = max(256, 2 * position)
             for name, tables in self.model.rope(torch.arange(self._known)).items():
@@ -88,8 +93,7 @@ class Workspace:
                     else tables
                 )
                 self._tables[name] = tuple(table.numpy() for table in rows)
-        cos, sin = self._tables[kind]
-        return cos[position], sin[position]
+        return self._tables[kind]
 
 
 class Token:

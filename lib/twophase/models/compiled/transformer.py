@@ -25,6 +25,7 @@ from twophase.models.compiled.quantized import is_quantized
 from twophase.models.compiled.run import in_runs
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, Version, check_kind
+from twophase.models.compiled.whole import whole_of
 from twophase.models.linear import linears
 from twophase.models.quantize.linear import weight_bytes
 from twophase.models.step import check_at, check_positions
@@ -78,6 +79,7 @@ class CompiledTransformer:
         self._halves = in_runs(layers, self._work)
         self._embed = self._in_loops("embedding", model, Embedding, PlainEmbedding)
         self._head = self._in_loops("head", model, Head, PlainHead)
+        self._whole = whole_of(self._embed, self._halves, self._head, self._work)
 
     @property
     def device(self) -> torch.device:
@@ -151,7 +153,7 @@ class CompiledTransformer:
             check_at(at, shape[0], 1)
             if isinstance(at, torch.Tensor) and not torch.isin(at, torch.tensor([0, -1])).all():
                 raise ValueError(f"`at` is 0 or -1 where each sequence has one token; got {at}.")
-        alone = shape[0] == 1 and span_counts(n_new, 1, 1) == (1,)
+        alone = shape[0] == 1 and (n_new is None or span_counts(n_new, 1, 1) == (1,))
         if torch.is_grad_enabled() and not (alone and not self.plain):  # loops keep no graph
             with torch.no_grad():
                 return self(tokens, cache, n_new=n_new, at=at, commit=commit)
@@ -162,7 +164,7 @@ class CompiledTransformer:
             logits = batch_step(self._of_batches(), tokens, cache, n_new)
         if commit:
             cache.commit()
-        return logits[:, None] if at is None else logits  # [B, 1, V] or [B, V]
+        return logits.unsqueeze(1) if at is None else logits  # [B, 1, V] or [B, V]
 
     def _of_batches(self) -> Transformer:
         """What runs steps of several sequences: the model, or one whose matrices lie as their
@@ -201,6 +203,8 @@ class CompiledTransformer:
         try:
             if self.config.learned_positions:
                 check_positions(span.positions, span, self.config.learned_positions)
+            if self._whole is not None:
+                return self._whole(tokens, span, cache)
             token = Token(self._embed(tokens, span), span, cache, self._work)
             for half in self._halves:
                 half(token)
