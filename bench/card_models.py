@@ -98,13 +98,13 @@ def attention(bench: Bench) -> None:
 
 @contextmanager
 def _torchs_own() -> Iterator[None]:
-    """Without the kernel that `attention_on_cards` asks for where heads are few."""
-    ours = twophase.kernels.attention.kernels_that_split
-    twophase.kernels.attention.kernels_that_split = lambda heads, device: nullcontext()
+    """Without the kernel that `attention_on_cards` calls where heads are few."""
+    ours = twophase.kernels.attention.wants_split
+    twophase.kernels.attention.wants_split = lambda q, k, v: False
     try:
         yield
     finally:
-        twophase.kernels.attention.kernels_that_split = ours
+        twophase.kernels.attention.wants_split = ours
 
 
 def _attends(

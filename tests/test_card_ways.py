@@ -2,7 +2,6 @@
 there."""
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -22,11 +21,11 @@ def test_the_library_is_asked_for_a_kernel_unless_the_way_is_torchs(monkeypatch,
 
     asked = []
 
-    def ours(heads, device):
-        asked.append(heads)
-        return nullcontext()
+    def ours(q, k, v):
+        asked.append(q.shape)
+        return False
 
-    monkeypatch.setattr(twophase.kernels.attention, "kernels_that_split", ours)
+    monkeypatch.setattr(twophase.kernels.attention, "wants_split", ours)
     net = models.load("gqa")
     cache = net.new_cache(1, 5)
     cache.fill_with_noise(4)
@@ -36,6 +35,6 @@ def test_the_library_is_asked_for_a_kernel_unless_the_way_is_torchs(monkeypatch,
         call()
     assert bool(asked) is chosen
     assert facts == {"cache_bytes": cache.nbytes}
-    assert twophase.kernels.attention.kernels_that_split is ours
+    assert twophase.kernels.attention.wants_split is ours
     for name in ("card_models", "card_timing"):
         sys.modules.pop(name)

@@ -1,15 +1,13 @@
 """On a card the kernel that is asked for says what every other one says."""
 
-from contextlib import nullcontext
-
 import pytest
 import torch
 from device_tools import needs_a_card
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from twophase.kernels import attention_on_cards
+from twophase.kernels import attention, attention_on_cards
 from twophase.kernels.attention import causal_attention, naive_attention
-from twophase.kernels.attention_on_cards import in_one_call, kernels_that_split
+from twophase.kernels.attention_on_cards import ROWS, few_heads, in_one_call, wants_split
 
 CARD = torch.device("cuda")
 
@@ -29,58 +27,60 @@ def test_one_call_for_all_groups_says_what_a_call_for_each_member_says(N, K):
     torch.testing.assert_close(out, causal_attention(q, k, v, scale=0.3))
 
 
-def test_only_a_card_with_more_processors_than_heads_is_asked_to_split_them(monkeypatch):
+def test_only_few_queries_of_fewer_heads_than_a_card_has_processors_are_split(monkeypatch):
     monkeypatch.setattr(attention_on_cards, "_processors", lambda device: 132)
     asked = {
-        (heads, device): not isinstance(kernels_that_split(heads, device), nullcontext)
+        (heads, rows, device)
         for heads in (8, 131, 132, 512)
+        for rows in (1, ROWS, ROWS + 1)
         for device in (CARD, torch.device("cpu"), torch.device("meta"))
+        if few_heads(heads, rows, device)
     }
-    assert {key for key, split in asked.items() if split} == {(8, CARD), (131, CARD)}
+    assert asked == {(heads, rows, CARD) for heads in (8, 131) for rows in (1, ROWS)}
 
 
-@pytest.mark.parametrize("outside", [None, *SDPBackend.__members__.values()])
-def test_torch_is_left_with_the_kernels_and_the_order_it_had_before(monkeypatch, outside):
-    """An order that was set inside of a caller's choice would stay: the next prompt would be
-    computed with stored scores."""
-    monkeypatch.setattr(attention_on_cards, "_processors", lambda device: 132)
-    order, allowed = torch._C._get_sdp_priority_order(), _allowed()
-    chosen = nullcontext() if outside in (None, SDPBackend.ERROR) else sdpa_kernel(outside)
-    with chosen, kernels_that_split(2, CARD):
-        assert torch._C._get_sdp_priority_order() == order
-    assert torch._C._get_sdp_priority_order() == order
-    assert _allowed() == allowed
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_queries_that_are_split_come_without_a_mask_and_find_what_others_find(monkeypatch, scale):
+    asked = []
 
+    def split(q, k, v, scale):
+        asked.append(tuple(q.shape))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=scale)
 
-def test_only_cudnns_kernel_is_left_out(monkeypatch):
-    monkeypatch.setattr(attention_on_cards, "_processors", lambda device: 132)
-    with kernels_that_split(2, CARD):
-        assert _allowed() == {"flash", "mem_efficient", "math"}
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), kernels_that_split(2, CARD):
-        assert _allowed() == {"cudnn"}
-
-
-def _allowed() -> set[str]:
-    names = ("flash", "cudnn", "mem_efficient", "math")
-    return {name for name in names if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()}
-
-
-def test_a_kernel_that_a_caller_has_forbidden_stays_forbidden(monkeypatch):
-    monkeypatch.setattr(attention_on_cards, "_processors", lambda device: 132)
-    with sdpa_kernel(SDPBackend.MATH), kernels_that_split(2, CARD):
-        assert _allowed() == {"math"}
-    assert "flash" in _allowed()
+    monkeypatch.setattr(attention, "wants_split", lambda q, k, v: True)
+    monkeypatch.setattr(attention, "with_keys_split", split)
+    q, k, v = draw(2, 1, 9, 6, 3, 8)
+    out = causal_attention(q, k, v, scale=scale)
+    torch.testing.assert_close(out, naive_attention(q, k, v, scale=scale))
+    assert asked == [(2, 3, 2, 8)]
+    mask = torch.ones(2, 1, 9, dtype=torch.bool)
+    torch.testing.assert_close(causal_attention(q, k, v, scale=scale, mask=mask), out)
+    causal_attention(*draw(1, 3, 9, 4, 2, 8))  # three queries at the end of a cache: a mask
+    assert len(asked) == 1
 
 
 @needs_a_card
-@pytest.mark.parametrize(("B", "K"), [(1, 2), (3, 8), (67, 2)])
+@pytest.mark.parametrize("B", [1, 3, "many"])
 @pytest.mark.parametrize("S", [1, 127, 1025])
-def test_few_heads_and_many_of_them_read_the_same(B, K, S):
-    q, k, v = (x.bfloat16() for x in draw(B, 1, S, 2 * K, K, 64))
-    out = causal_attention(*(x.to(CARD) for x in (q, k, v))).cpu()
-    wanted = naive_attention(q.double(), k.double(), v.double())
+@pytest.mark.parametrize("masked", [False, True])
+def test_few_heads_and_many_of_them_read_the_same(B, S, masked):
+    if B == "many":
+        B = attention_on_cards._processors(CARD) // 2 + 1
+    q, k, v = (x.bfloat16() for x in draw(B, 1, S, 4, 2, 64))
+    mask = torch.arange(S)[None, None] % 3 < 2 if masked else None  # [1, 1, S]
+    given = {} if mask is None else {"mask": mask.to(CARD)}
+    out = causal_attention(*(x.to(CARD) for x in (q, k, v)), **given).cpu()
+    wanted = causal_attention(q.double(), k.double(), v.double(), mask=mask)
     # inputs and outputs have 8 bits; weights do, too, inside of these kernels
     torch.testing.assert_close(out.double(), wanted, rtol=0.02, atol=0.02)
+
+
+@needs_a_card
+def test_a_kernel_that_a_caller_has_forbidden_is_not_called():
+    q, k, v = (x.bfloat16().to(CARD).transpose(1, 2) for x in draw(1, 1, 64, 2, 2, 64))
+    assert wants_split(q, k, v)
+    with sdpa_kernel(SDPBackend.MATH):
+        assert not wants_split(q, k, v)
 
 
 @needs_a_card
@@ -88,7 +88,5 @@ def test_a_prompt_takes_the_kernel_behind_a_decode_step_that_it_takes_before_it(
     q, k, v = (x.bfloat16().to(CARD).transpose(1, 2) for x in draw(1, 256, 256, 8, 2, 128))
     prompt = {"attn_mask": None, "dropout_p": 0.0, "is_causal": True, "enable_gqa": True}
     before = torch._fused_sdp_choice(q, k, v, **prompt)
-    with sdpa_kernel(SDPBackend.MATH):
-        causal_attention(*(x.transpose(1, 2) for x in (q[:, :, -1:], k, v)))
     causal_attention(*(x.transpose(1, 2) for x in (q[:, :, -1:], k, v)))
     assert torch._fused_sdp_choice(q, k, v, **prompt) == before

@@ -9,8 +9,10 @@ from safetensors.torch import load_file, save_file
 
 from twophase.models import checkpoints
 from twophase.models.config import Config
+from twophase.models.family import FAMILY
 from twophase.models.file_format import SCALES, as_saved, from_file, to_file
 from twophase.models.transformer import Transformer
+from twophase.parallel.weights import CourseFile
 
 TINY = Config(L=2, D=8, F=13, N=2, K=1, H=6, V=19)
 UNTIED = Config(L=1, D=8, F=12, N=2, K=1, H=4, V=19, tied=False)
@@ -55,31 +57,67 @@ def test_eight_bits_take_half_the_bytes_of_bf16_but_for_the_scales():
     assert narrow == (wide - 2 * vectors) / 2 + 4 * rows + 2 * vectors
 
 
-@pytest.mark.parametrize("spoil", ["missing", "short", "wide"])
-def test_codes_whose_scales_do_not_fit_are_refused(tmp_path, spoil):
+SPOILT = {
+    "no scales": (lambda c, s: (c, None), "holds integers without scales"),
+    "too few scales": (lambda c, s: (c, s[1:].contiguous()), "have scales"),
+    "wide scales": (lambda c, s: (c, s.double()), "have scales"),
+    "a scale that is none": (lambda c, s: (c, s.fill_(float("nan"))), "finite scales"),
+    "a row of codes": (lambda c, s: (c[0].contiguous(), s), r"codes are uint8 \[outputs, inputs\]"),
+    "other codes": (lambda c, s: (c.short(), s), "codes are uint8"),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_codes_whose_scales_do_not_fit_are_refused_in_a_sentence(tmp_path, spoil):
     path = checkpoints.save(made(TINY), "tiny", {}, tmp_path, int8=True)
-    state = load_file(path)
-    key = "layers.0.mlp.up_proj.weight"
-    if spoil == "missing":
-        del state[key + SCALES]
-    elif spoil == "short":
-        state[key + SCALES] = state[key + SCALES][1:].contiguous()
-    else:
-        state[key + SCALES] = state[key + SCALES].double()
+    state, key = load_file(path), "layers.0.mlp.up_proj.weight"
+    change, message = SPOILT[spoil]
+    state[key], scales = change(state[key], state.pop(key + SCALES))
+    if scales is not None:
+        state[key + SCALES] = scales
     save_file(state, path)
     card = json.loads(path.with_suffix(".json").read_text())
     card["weights_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     path.with_suffix(".json").write_text(json.dumps(card))
-    with pytest.raises(ValueError, match=r"are damaged|do not fit their card"):
+    with pytest.raises(ValueError, match=f"are damaged.*{message}"):
         checkpoints.load("tiny", folder=tmp_path)
 
 
-def test_weights_that_are_not_finite_are_not_written(tmp_path):
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("key", ["layers.0.mlp.up_proj.weight", "norm.weight"])
+@pytest.mark.parametrize("number", [float("nan"), 3.4e38])  # bf16 has no number so large
+def test_weights_that_are_not_finite_are_not_written(tmp_path, key, number, int8):
     model = made(TINY)
     with torch.no_grad():
-        model.layers[0].mlp.up_proj.weight[0, 0] = float("nan")
-    with pytest.raises(ValueError, match="finite"):
-        checkpoints.save(model, "tiny", {}, tmp_path, int8=True)
+        model.state_dict()[key].view(-1)[0] = number
+    with pytest.raises(ValueError, match=f"{key} has numbers that are not finite"):
+        checkpoints.save(model, "tiny", {}, tmp_path, int8)
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_matrices_of_attention_and_mlps_become_integers():
+    with pytest.raises(ValueError, match="write it in bf16"):
+        to_file(made(FAMILY["ssm"]), int8=True)
+    with pytest.raises(ValueError, match="write it in bf16"):
+        to_file(made(FAMILY["moe"]), int8=True)
+
+
+@pytest.mark.parametrize("name", checkpoints.available())
+def test_a_rank_reads_the_boxes_of_what_is_loaded(name):
+    source, whole = CourseFile(name), checkpoints.load(name).state_dict()
+    assert (source.dtype, source.config) == (
+        torch.float32,
+        Config(**checkpoints.card(name)["config"]),
+    )
+    for key, value in whole.items():
+        boxes = [[], [(0, 1, 3)]]
+        if value.ndim == 2:  # a convolution's middle axis has one number
+            boxes += [[(1, 2, 4)], [(0, 0, 2), (1, 1, 4)]]
+        for box in boxes:
+            part = value
+            for axis, start, stop in box:
+                part = part.narrow(axis, start, stop - start)
+            assert torch.equal(source.read(key, *box), part), (key, box)
 
 
 def test_bf16_passes_as_it_is():

@@ -13,7 +13,12 @@ import torch
 from torch.nn import functional
 
 from twophase.kernels.attention_inputs import check_mask, check_options, check_shapes
-from twophase.kernels.attention_on_cards import fuses_groups, in_one_call, kernels_that_split
+from twophase.kernels.attention_on_cards import (
+    fuses_groups,
+    in_one_call,
+    wants_split,
+    with_keys_split,
+)
 from twophase.kernels.attention_training import attention_with_gradient
 from twophase.kernels.span import whole
 
@@ -170,11 +175,12 @@ def _attend(
     if mask is not None:
         mask = mask[:, None, None].expand(-1, 1, G, T, S)  # [1 or B, 1, G, T, S]
         mask = mask.reshape(-1, 1, G * T, S)  # [1 or B, 1, G·T, S]
-    if softcap is None and Hv == H:
-        with kernels_that_split(B * K, q.device):
-            out = functional.scaled_dot_product_attention(
-                folded, keys, values, attn_mask=mask, scale=scale
-            )  # [B, K, G·T, Hv]
+    if softcap is None and Hv == H and mask is None and wants_split(folded, keys, values):
+        out = with_keys_split(folded, keys, values, scale)  # [B, K, G·T, Hv]
+    elif softcap is None and Hv == H:
+        out = functional.scaled_dot_product_attention(
+            folded, keys, values, attn_mask=mask, scale=scale
+        )  # [B, K, G·T, Hv]
         if mask is not None:  # some kernels say NaN where no key is seen
             out = torch.where(mask.any(-1, keepdim=True), out, 0.0)
     else:

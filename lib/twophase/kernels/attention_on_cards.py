@@ -1,19 +1,11 @@
 """Which of torch's kernels attention takes on a card."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
 import torch
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-# all but cuDNN's, and whether torch may take them now
-OTHERS: dict[SDPBackend, Callable[[], bool]] = {
-    SDPBackend.FLASH_ATTENTION: torch.backends.cuda.flash_sdp_enabled,
-    SDPBackend.EFFICIENT_ATTENTION: torch.backends.cuda.mem_efficient_sdp_enabled,
-    SDPBackend.MATH: torch.backends.cuda.math_sdp_enabled,
-}
+ROWS = 64  # queries of a KV head that flash attention's kernel takes at once
 
 
 def fuses_groups(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
@@ -36,21 +28,39 @@ def in_one_call(
     return out.transpose(1, 2)  # [B, T, N, H]
 
 
-def kernels_that_split(heads: int, device: torch.device) -> AbstractContextManager[None]:
-    """Where a card has more processors than there are KV heads of sequences: cuDNN's kernel,
-    torch's own first choice, is left out, so that torch takes flash attention, which splits the
-    keys of a head among several. cuDNN's seems to keep a head to one: 8 heads of 32,000 keys took
-    an H100 378 µs in place of 68, a whole step of Llama-3-8B over 128,000 tokens 51.7 ms in place
-    of 12.8; with 512 heads it was the quicker one (`measure.card_runs`, parts "attention" and
-    "prefill"). What a caller has forbidden (`torch.nn.attention.sdpa_kernel`) stays forbidden,
-    and where only cuDNN's is left, it is taken.
+def wants_split(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether `with_keys_split` shall attend for queries q [B, K, G·T, H] without a mask, to k, v
+    [B, K, S, H]: a card has more processors than there are heads, the queries are few, and torch
+    may take flash attention (`torch.nn.attention.sdpa_kernel` can forbid it).
 
-    No order of kernels is set: torch does not find back to its own order behind one that was.
+    cuDNN's kernel, torch's own first choice, seems to keep a head to one processor: 8 heads of
+    32,000 keys took an H100 378 µs in place of 68; with 512 heads it was the quicker one
+    (`measure.card_runs`, part "attention").
     """
-    if device.type != "cuda" or heads >= _processors(device):
-        return nullcontext()
-    allowed = [kernel for kernel, may_be_taken in OTHERS.items() if may_be_taken()]
-    return sdpa_kernel(allowed) if allowed else nullcontext()
+    B, K, rows, H = q.shape
+    if not few_heads(B * K, rows, q.device) or H % 8:
+        return False
+    params = torch.backends.cuda.SDPAParams(q, k, v, None, 0.0, False, False)
+    return bool(torch.backends.cuda.can_use_flash_attention(params))
+
+
+def few_heads(heads: int, rows: int, device: torch.device) -> bool:
+    """Whether a card has processors left over for so many heads of so many queries each."""
+    return device.type == "cuda" and rows <= ROWS and heads < _processors(device)
+
+
+def with_keys_split(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float | None
+) -> torch.Tensor:
+    """q [B, K, G·T, H], k and v [B, K, S, H] → [B, K, G·T, H]: flash attention, which shares out
+    the keys of a head among processors, called by its name.
+
+    No setting of torch's is touched for that: they hold for all threads, and torch does not find
+    back to its own order of kernels behind one that was set.
+    """
+    found = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, scale=scale)
+    out: torch.Tensor = found[0]
+    return out
 
 
 @cache

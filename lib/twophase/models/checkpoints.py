@@ -59,7 +59,7 @@ def load(
     path = _find(name, folder)
     try:
         weights = from_file(load_file(path))
-    except (SafetensorError, OSError, ValueError, IndexError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(
             f"the weights {path} are damaged ({error}): restore the file, or train {name} again."
         ) from None
@@ -67,7 +67,7 @@ def load(
     if config.tied:
         weights["lm_head.weight"] = weights.get("embed_tokens.weight", torch.empty(0))
     expected = {key: list(value.shape) for key, value in model.state_dict().items()}
-    found = {key: list(value.shape) for key, value in weights.items() if value.is_floating_point()}
+    found = {key: list(value.shape) for key, value in weights.items()}
     if wrong := sorted(
         key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)
     ):

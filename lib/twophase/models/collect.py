@@ -16,7 +16,7 @@ from typing import Any
 
 from twophase.models import checkpoints, corpus
 from twophase.models.config import Config
-from twophase.models.family import BYTES, SEEDS, TRAINED
+from twophase.models.family import BYTES, SEEDS, STORED_IN_INT8, TRAINED
 from twophase.models.recipe import Recipe
 
 # "n_tokens", "seed", "held_out_bits_per_byte" of a run, and the "device", where a card says it
@@ -103,11 +103,13 @@ def _check(name: str, seed: int, card: Mapping[str, Any], n_tokens: int) -> None
     """Raise ValueError unless the card is of a whole run of this model, by the recipe, on the
     corpus and on that budget."""
     config = Config(**card["config"]).to_dict()  # later fields at their defaults
-    card = json.loads(json.dumps({**card, "config": config}))  # tuples as a card's lists
+    found = {"stored": "bf16", **card, "config": config}  # runs of before did not say how
+    card = json.loads(json.dumps(found))  # tuples as a card's lists
     wanted = {
         "config": TRAINED[name].to_dict(),
         "recipe": asdict(Recipe(seed=seed, n_tokens=n_tokens)),
         "corpus_sha256": corpus.digest(),
+        "stored": "int8" if name in STORED_IN_INT8 else "bf16",
     }
     for key, value in wanted.items():
         if card[key] != json.loads(json.dumps(value)):
@@ -142,7 +144,7 @@ def main() -> None:
             print(f"losses of {', '.join(add_losses(args.runs, args.out)) or 'nothing'} added")
             return
         missing = collect(args.runs, args.out)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(str(error))
     print(f"{', '.join(checkpoints.available(args.out))} in {args.out}")
     if missing:

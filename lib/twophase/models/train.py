@@ -208,6 +208,7 @@ def finish(trainer: Trainer, name: str, out: Path) -> Path:
     int8 = name in STORED_IN_INT8
     saved = as_saved(trainer.model, int8)
     details: dict[str, Any] = {
+        "stored": "int8" if int8 else "bf16",
         "held_out_bits_per_byte": round(bits_per_byte(saved, held_out, every=EVERY), 4),
         "held_out_is_upper_bound": not saved.config.causal,
         "held_out_bytes": (

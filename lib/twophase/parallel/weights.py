@@ -15,6 +15,7 @@ from safetensors import safe_open
 
 from twophase.models import checkpoints
 from twophase.models.config import Config
+from twophase.models.file_format import SCALES, decoded
 from twophase.models.hugging_face import open_checkpoint
 from twophase.models.hugging_face.names import EMBEDDING, HEAD
 from twophase.models.hugging_face.reader import Slice, box_of
@@ -79,7 +80,7 @@ class CourseFile:
         """The shape of the model."""
         return Config(**checkpoints.card(self.name, self.folder)["config"])
 
-    dtype = torch.float32  # they are stored as bf16 and run as fp32 (`checkpoints.load`)
+    dtype = torch.float32  # what a file holds stands for bf16 and runs as fp32
 
     def read(self, name: str, *parts: Slice | None) -> torch.Tensor:
         """A box of a parameter, read from the file."""
@@ -87,7 +88,11 @@ class CourseFile:
             name = EMBEDDING
         with safe_open(self.folder / f"{self.name}.safetensors", framework="pt") as file:
             stored = file.get_slice(name)
-            return stored[_slices(tuple(stored.get_shape()), parts)].to(self.dtype)  # type: ignore[no-any-return]
+            box = _slices(tuple(stored.get_shape()), parts)
+            if name + SCALES not in set(file.keys()):
+                return stored[box].to(self.dtype)  # type: ignore[no-any-return]
+            scales = file.get_slice(name + SCALES)[box[:1]]  # of these rows
+            return decoded(stored[box], scales).to(self.dtype)
 
 
 @dataclass(frozen=True)
