@@ -20,9 +20,24 @@ IN_WORKER = os.environ.get("TWOPHASE_WORKER") == "1"
 
 class _Unsaid(float):
     """What `check` returns where nothing is judged: a number, so that a cell which adds points up,
-    prints or asserts them goes on to what stands below."""
+    prints or asserts them goes on to what stands below, however many it asserts."""
 
     out_of = 1.0
+    __hash__ = float.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __ge__ = __gt__ = __le__ = __eq__
+    __lt__ = __ne__
+
+    def __add__(self, other: float) -> _Unsaid:
+        return _Unsaid(float(self) + other)
+
+    __radd__ = __add__
 
     def __repr__(self) -> str:
         return "judged by the grader"

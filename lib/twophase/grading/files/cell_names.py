@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import zip_longest
 
-# lines that are IPython's, not Python's: %magics, !commands, `files = !ls`, `torch.arange?`
-MAGIC = re.compile(r"^([ \t]*+)(?:[%!?].*|([\w, \t]++=)[ \t]*+[%!].*|[\w.]++\?\??[ \t]*+)$", re.M)
-COMMENT = re.compile(r"#.*")
-CALLS_CHECK = re.compile(r"\bcheck\(")
+# lines that are IPython's, not Python's: %magics, !commands, `files = !ls`, `torch.arange?`; the
+# first three may go on in the next line
+MAGIC = re.compile(
+    r"^([ \t]*+)(?:[%!?](?:.*\\\n)*+.*|([\w, \t]++=)[ \t]*+[%!](?:.*\\\n)*+.*"
+    r"|[\w.]++\?\??[ \t]*+)$",
+    re.M,
+)
+RUNS_ITS_CELL = re.compile(r"\s*%%(?:time|capture)\b.*\n")  # in the notebook's own names
+COMMENT = re.compile(r"""("[^"\n]*"|'[^'\n]*')|#.*""")  # not a # in a string: \1
+CALLS_CHECK = re.compile(r"\bcheck[ \t]*\(")
+CALLED = re.compile(r"\b(\w++)[ \t]*+\(")
+JOINT = re.compile(r"[ \t]*;?[ \t]*(?:\\\n[ \t]*)*")  # of two statements on one line
+AT_THE_MARGIN = re.compile(r"^(?:(?:async )?def|class) +(\w+)|^(\w+) *=(?!=)", re.M)
 ID = re.compile(r"""(?<!hint\()(?<!solution\()['"](\w+-[\w-]+)['"]""")
-LONGEST = 50_000  # characters; of a longer cell nothing is known, so that nobody waits for it
+LONGEST = 50_000  # characters; a longer cell is not parsed, so that nobody waits for it
 MOST_PARTS = 100  # of a cell, so that its pieces do not cost much more than the whole
 MOST = 2_000  # cells that are remembered: those of one notebook
 
@@ -30,41 +40,84 @@ def _parsed(source: str) -> ast.Module | None:
 def _parsed_as_a_cell(source: str) -> ast.Module | None:
     """A cell as Python, with `None` where a line is IPython's own. First as it stands: a line of
     Python may begin with %, too."""
-    return _parsed(source) or _parsed(MAGIC.sub(r"\1\2None", source))
+    return _parsed(source) or _parsed(MAGIC.sub(_none, source))
+
+
+def _none(line: re.Match[str]) -> str:
+    lines_more = "\n" * line[0].count("\n")
+    return f"{line[1]}{line[2] or ''}({lines_more}None)"
 
 
 def checked(source: str) -> list[str]:
     """The exercises whose checks a cell calls: the ids in a cell that calls `check`, however it
     does (`print(check("..."))`, a loop over ids)."""
-    code = COMMENT.sub("", source)
+    code = COMMENT.sub(r"\1", source)
     return ID.findall(code) if CALLS_CHECK.search(code) else []
 
 
 def parts(source: str) -> list[str]:
-    """A cell cut below each of its statements that calls a check: what stands further down has not
-    run when that exercise is asked. In one piece if it is no Python or begins with a %%magic, or if
+    """A cell cut below each of its statements that calls a check, or a function of the cell's that
+    does: what stands further down has not run when that exercise is asked. Under %%time or
+    %%capture each piece is. In one piece if it is no Python or begins with another %%magic, or if
     the pieces would be too many."""
-    tree = _parsed_as_a_cell(source) if CALLS_CHECK.search(source[:LONGEST]) else None
-    if tree is None or source.startswith("%%") or len(source) > LONGEST:
+    begins = RUNS_ITS_CELL.match(source)
+    head = begins[0] if begins else ""
+    body = source.removeprefix(head)
+    asks = len(source) <= LONGEST and CALLS_CHECK.search(body)
+    tree = _parsed_as_a_cell(body) if asks and not body.lstrip().startswith("%%") else None
+    if tree is None:
         return [source]
+    calling = {"check"}
+    cut, begin, at = [], 0, 0
+    for node, (end, following) in zip(tree.body, _ends(tree, body), strict=True):
+        if not calling.isdisjoint(CALLED.findall(COMMENT.sub(r"\1", body[at:end]))):
+            if later := _called_later(node):
+                calling |= later
+            else:
+                cut.append(body[begin:end])
+                begin = following
+        at = following
+    if len(cut) > MOST_PARTS:
+        return [source]
+    return [head + part for part in (*cut, body[begin:]) if part.strip()]
+
+
+def _called_later(node: ast.stmt) -> set[str]:
+    """The name of a function, or of a class, that a statement defines; else none."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+        return {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return set()
+
+
+def _ends(tree: ast.Module, source: str) -> Iterator[tuple[int, int]]:
+    """Where each statement at the top level ends, and where what follows it begins: on the next
+    line, or behind what joins it to another one."""
     lines = source.split("\n")
-    spans = [(node.lineno - 1, node.end_lineno or node.lineno) for node in tree.body]
-    ends = [
-        end for at, end in spans if CALLS_CHECK.search(COMMENT.sub("", "\n".join(lines[at:end])))
-    ]
-    if len(ends) > MOST_PARTS:
-        return [source]
-    cut = ["\n".join(lines[at:end]) for at, end in pairwise(sorted({0, *ends, len(lines)}))]
-    return [part for part in cut if part.strip()]
+    number = start = 0
+    for node, after in zip_longest(tree.body, tree.body[1:]):
+        last = (node.end_lineno or node.lineno) - 1
+        start += sum(len(line) + 1 for line in lines[number:last])
+        number, line = last, lines[last]
+        if (after is not None and after.lineno - 1 == last) or line.endswith("\\"):
+            column = len(line.encode()[: node.end_col_offset].decode(errors="replace"))
+            joint = JOINT.match(source, start + column)
+            yield start + column, joint.end() if joint else start + column
+        else:
+            yield start + len(line), start + len(line) + 1
 
 
 def defined(source: str) -> frozenset[str]:
-    """The names that a cell defines at its top level, magics aside."""
-    return _defined(source) if len(source) <= LONGEST else frozenset()
+    """The names that a cell defines at its top level, magics aside; a long one where its lines
+    begin."""
+    return _defined(source)
 
 
 @lru_cache(MOST)
 def _defined(source: str) -> frozenset[str]:
+    if len(source) > LONGEST:
+        return frozenset(name for names in AT_THE_MARGIN.findall(source) for name in names if name)
     tree = _parsed_as_a_cell(source)
     if tree is None:
         return frozenset()

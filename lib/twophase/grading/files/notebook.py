@@ -137,7 +137,7 @@ def source_of(raw: dict[str, Any]) -> str:
     source = raw.get("source", raw.get("input", ""))
     if isinstance(source, list):
         source = "".join(s for s in source if isinstance(s, str))
-    return source.replace("\r\n", "\n") if isinstance(source, str) else ""
+    return source.replace("\r\n", "\n").replace("\r", "\n") if isinstance(source, str) else ""
 
 
 def marks_of(raw: dict[str, Any]) -> dict[str, Any]:

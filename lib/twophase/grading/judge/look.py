@@ -54,9 +54,10 @@ class Look:
         if session is None:
             return Graded(verdict_of(exercise, "failed", TIME_IS_UP, "timeout"))
         verdict = self._ask(exercise, [session], allowance, whole)
-        if verdict.status == "missing" and ran.error:
-            verdict = replace(verdict, message=f"Its cell stopped with {ran.error}")
-        return Graded(explained(verdict, ran, self._plan, self._replay.ran), ran)
+        stopped = self._replay.stopped
+        if verdict.status == "missing" and (why := next(filter(None, map(stopped, own)), "")):
+            verdict = replace(verdict, message=f"Its cell {why}")
+        return Graded(explained(verdict, ran, self._plan, stopped), ran)
 
     def _ask(
         self, exercise: Exercise, sessions: Sequence[Session], allowance: Allowance, whole: bool

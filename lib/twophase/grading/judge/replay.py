@@ -27,7 +27,16 @@ class Replay:
         self.ran: dict[Step, CellRun] = {}
         self.trouble: set[str] = set()
         self.forks = 0
-        self._stops: dict[int, int] = {}  # the part at which a cell stopped with an error
+        self._stops: dict[int, Step] = {}  # the part at which a cell stopped with an error
+
+    def stopped(self, step: Step) -> str:
+        """How a step, or a part of its cell above it, stopped or broke its process ("stopped with
+        ..."); an empty string if it did not."""
+        if step in self.guilty:
+            return f"was stopped: {self.guilty[step].message}"
+        at = self._stops.get(step.cell, step)
+        error = self.ran[at].error if at in self.ran and at.number <= step.number else ""
+        return f"stopped with {error}" if error else ""
 
     @contextmanager
     def kept(
@@ -100,7 +109,7 @@ class Replay:
         But not if it had less time than a cell may take, because others had used it up.
         """
         for step in (s for s in steps if s not in self.guilty):
-            if step.number > self._stops.get(step.cell, step.number):
+            if step.number > self._stops.get(step.cell, step).number:
                 continue
             limit_s = max(0.01, min(self._limits.cell_s, allowance.left_s))
             try:
@@ -112,4 +121,4 @@ class Replay:
                 raise
             self.ran.setdefault(step, ran)
             if ran.error and step.cell:
-                self._stops.setdefault(step.cell, step.number)
+                self._stops.setdefault(step.cell, step)

@@ -5,7 +5,7 @@ run, from top to bottom, shut in."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from twophase.checks.judge import Verdict
@@ -41,20 +41,22 @@ WHY_NO_GPU = "Where answers are graded there is no GPU: compute on the CPU."
 
 
 def explained(
-    verdict: Verdict, own: CellRun, plan: ExecutionPlan, ran: Mapping[Step, CellRun]
+    verdict: Verdict, own: CellRun, plan: ExecutionPlan, stopped: Callable[[Step], str]
 ) -> Verdict:
     """`verdict`. If it is not right and something was not there, in its `own` cells or in one above
-    that would have defined a name which it lacks, its message says so, and what to do."""
+    that would have defined a name which it lacks, its message says so, and what to do. `stopped`
+    says how a step did."""
     if verdict.right or verdict.status == "not_yet":
         return verdict
     said = [verdict.message.removesuffix(".")]
     why = reason(f"{own.error} {verdict.message}")
     lacks = [] if why else [*dict.fromkeys(UNKNOWN_NAME.findall(verdict.message))]
     for step in plan.above(verdict.exercise_id) if lacks else ():
-        run = ran.get(step, CellRun())
-        if run.error and step.exercise_id != verdict.exercise_id and _gives(step, *lacks, "*"):
-            why = reason(run.error)
-            said.append(f"Cell {step.cell} stopped with {run.error[:200]}")
+        if step.exercise_id == verdict.exercise_id or not _gives(step, *lacks, "*"):
+            continue
+        if how := stopped(step):
+            why = reason(how)
+            said.append(f"Cell {step.cell} {how[:220].removesuffix('.')}")
             break
     if lacks and len(said) == 1:
         why = " ".join(_whereabouts(name, plan, verdict.exercise_id) for name in lacks)

@@ -83,8 +83,8 @@ class ExecutionPlan:
         return self.steps[: self.asked[exercise_id]]
 
     def answers(self, exercise_id: str) -> tuple[Step, ...]:
-        """The exercise's own steps: one, if no cell was split or copied."""
-        return tuple(s for s in self.steps if s.exercise_id == exercise_id)
+        """The exercise's own steps above its check: one, if no cell was split or copied."""
+        return tuple(s for s in self.above(exercise_id) if s.exercise_id == exercise_id)
 
     def alone(self, exercise_id: str, with_own: bool) -> tuple[Step, ...]:
         """The steps for one exercise by itself, of those above its check: the release's cells, its
