@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 from patience import PATIENCE_S
+from torch.nn import functional
 
 from twophase.kernels.compiled import compiling, numbers
 from twophase.kernels.compiled.compiling import compiled
+from twophase.kernels.compiled.linear import silu
 
 
 # The loops allow what kernels allow at most: no promise about NaN and inf, sums in any order.
@@ -104,3 +106,18 @@ def test_who_waits_at_a_terminal_is_told_and_no_notebook_keeps_that(terminal, mo
         while not said.getvalue() and time.monotonic() < end:
             time.sleep(0.01)
     assert (compiling.SENTENCE in said.getvalue()) == terminal
+
+
+@numba.njit
+def all_silu(x, out):
+    for i in range(len(x)):
+        out[i] = silu(x[i])
+
+
+def test_silu_is_torchs_to_the_ends_of_fp32():
+    ends = [-np.inf, -3e38, -1e32, -200, -88, -50, -5, 0, 1, 88, 89, 3e38, np.inf, np.nan]
+    x = np.array(ends, np.float32)
+    found = np.empty_like(x)
+    all_silu(x, found)
+    wanted = functional.silu(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-36)

@@ -52,6 +52,46 @@ def test_a_cache_with_other_sizes_is_refused_before_memory_beyond_it_is_touched(
     assert cache.length == 0
 
 
+@pytest.mark.parametrize(("own", "others"), [
+    ("sliding", ("gqa", "sliding", "sliding")),
+    ("sliding", ("sliding", "gqa", "sliding")),
+    ("sliding", ("sliding", "sliding", "gqa")),
+])  # fmt: skip
+def test_a_cache_whose_layers_differ_is_refused_where_those_of_the_model_do_not(own, others):
+    """Loops take the first layer's slots for all: they would write behind a ring."""
+    config = replace(SLIDING, L=3, attention=own)
+    compiled = CompiledTransformer(random_model(config))
+    cache = random_model(replace(config, attention=others)).new_cache(1, 64)
+    with pytest.raises(ValueError, match="make one with `new_cache` of this model"):
+        compiled(TOKEN, cache)
+    assert cache.length == 0
+
+
+def test_a_cache_with_a_layer_in_another_dtype_is_refused():
+    model = random_model(ODD)
+    cache, other = model.new_cache(1, 64), random_model(ODD).bfloat16().new_cache(1, 64)
+    cache.stores[1] = other.stores[1]
+    with pytest.raises(ValueError, match=r"layer 1 of this cache holds .* in bfloat16"):
+        CompiledTransformer(model)(TOKEN, cache)
+
+
+def test_tables_that_were_not_finished_are_made_again(monkeypatch):
+    model = random_model(ODD)
+    compiled, cache = CompiledTransformer(model), model.new_cache(1, 2000)
+    compiled(TOKEN, cache)  # tables for 256 positions
+    model(tokens(model, 1500), cache)
+
+    def broken_off(positions):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "rope", broken_off)
+        with pytest.raises(KeyboardInterrupt):
+            compiled(TOKEN, cache)
+    found = compiled(TOKEN, cache, commit=False)
+    torch.testing.assert_close(found, model(TOKEN, cache, commit=False), atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize("wrong", [3.7, True])
 def test_what_are_no_tokens_is_refused_as_in_the_plain_model(wrong):
     model = random_model(ODD)
@@ -154,6 +194,14 @@ def test_a_model_with_other_numbers_than_its_loops_is_refused(change):
     with pytest.raises(ValueError, match="make another CompiledTransformer"):
         compiled(TOKEN, model.new_cache(1, 4))
     assert disagreement(model, CompiledTransformer(model), tokens(model, 4), prompt=3) < 0.1
+
+
+def test_layers_in_another_order_are_noticed():
+    model = random_model(ODD)
+    compiled, held = CompiledTransformer(model), model.layers._modules
+    held["0"] = held.pop("0")
+    with pytest.raises(ValueError, match="the model was changed"):
+        compiled(TOKEN, model.new_cache(1, 4))
 
 
 def test_a_buffer_of_one_number_that_was_replaced_by_its_equal_is_noticed():

@@ -61,7 +61,8 @@ SPOILT = {
     "no scales": (lambda c, s: (c, None), "holds integers without scales"),
     "too few scales": (lambda c, s: (c, s[1:].contiguous()), "have scales"),
     "wide scales": (lambda c, s: (c, s.double()), "have scales"),
-    "a scale that is none": (lambda c, s: (c, s.fill_(float("nan"))), "finite scales"),
+    "a scale that is none": (lambda c, s: (c, s.fill_(float("nan"))), "not finite"),
+    "scales too large": (lambda c, s: (c, s.fill_(3e38)), "not finite"),
     "a row of codes": (lambda c, s: (c[0].contiguous(), s), r"codes are uint8 \[outputs, inputs\]"),
     "other codes": (lambda c, s: (c.short(), s), "codes are uint8"),
 }
@@ -118,6 +119,14 @@ def test_a_rank_reads_the_boxes_of_what_is_loaded(name):
             for axis, start, stop in box:
                 part = part.narrow(axis, start, stop - start)
             assert torch.equal(source.read(key, *box), part), (key, box)
+
+
+def test_a_rank_refuses_codes_without_scales(tmp_path):
+    path = checkpoints.save(made(TINY), "tiny", {}, tmp_path, int8=True)
+    key = "layers.0.mlp.up_proj.weight"
+    save_file({k: t for k, t in load_file(path).items() if k != key + SCALES}, path)
+    with pytest.raises(ValueError, match=f"{key} in tiny holds integers without scales"):
+        CourseFile("tiny", tmp_path).read(key)
 
 
 def test_bf16_passes_as_it_is():

@@ -56,12 +56,14 @@ def from_file(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def decoded(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """bf16 [O, I] of uint8 codes [O, I] and scales fp32 [O, 1], of all rows or of some. ValueError
     where they are not such."""
-    if codes.dtype != torch.uint8 or codes.ndim != 2 or not scales.isfinite().all():
+    if codes.dtype != torch.uint8 or codes.ndim != 2:
         raise ValueError(
-            f"codes are uint8 [outputs, inputs] with finite scales; got {codes.dtype}"
-            f" {list(codes.shape)}"
+            f"codes are uint8 [outputs, inputs]; got {codes.dtype} {list(codes.shape)}"
         )
-    return Integers(INT8, codes.shape[1], codes, scales).decode().to(torch.bfloat16)
+    found = Integers(INT8, codes.shape[1], codes, scales).decode().to(torch.bfloat16)
+    if not found.isfinite().all():
+        raise ValueError("scales stand for numbers that are not finite in bf16")
+    return found
 
 
 def as_saved(model: Transformer, int8: bool = False) -> Transformer:

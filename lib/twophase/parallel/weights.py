@@ -90,7 +90,10 @@ class CourseFile:
             stored = file.get_slice(name)
             box = _slices(tuple(stored.get_shape()), parts)
             if name + SCALES not in set(file.keys()):
-                return stored[box].to(self.dtype)  # type: ignore[no-any-return]
+                part: torch.Tensor = stored[box]
+                if not part.is_floating_point():
+                    raise ValueError(f"{name} in {self.name} holds integers without scales.")
+                return part.to(self.dtype)
             scales = file.get_slice(name + SCALES)[box[:1]]  # of these rows
             return decoded(stored[box], scales).to(self.dtype)
 

@@ -58,8 +58,10 @@ def normalize(
 
 @inner
 def silu(x: np.float32) -> np.float32:
-    """x · sigmoid(x). From -88 down fp32 holds no e**-x; there it is 0, or next to it."""
-    return x / (_f32(1) + exp(-x if x > _f32(-88) else _f32(88)))
+    """x · sigmoid(x). Below -88 fp32 holds no e**-x, and it is 0, but for that of -inf: no
+    number."""
+    far = x < _f32(-88)
+    return x * _f32(0) if far else x / (_f32(1) + exp(_f32(88) if far else -x))
 
 
 @inner

@@ -127,8 +127,22 @@ class Run:
         return known[1]
 
     def _find_places(self, token: Token) -> np.ndarray:
-        rows = []
+        """ValueError where the stores of the layers differ: loops take the first one's sizes for
+        all."""
+        rows, kinds = [], []
         for n in self.layers:
             _, keys, values = token.store(n.attention.store)
             rows.append(addresses((*n.before, keys, values, *n.behind)))
+            kinds.append([(a.shape, a.dtype, a.strides) for a in (keys, values)])
+            if kinds[-1] != kinds[0]:
+                raise ValueError(
+                    f"layer {n.attention.store[0]} of this cache holds {_told(keys)} where layer"
+                    f" {self.layers[0].attention.store[0]} holds other keys: make one with"
+                    " `new_cache` of this model."
+                )
         return np.array(rows, np.int64)
+
+
+def _told(keys: np.ndarray) -> str:
+    bits = {2: "bfloat16", 4: "float32"}[keys.itemsize]
+    return f"{len(keys)} slots of {keys.shape[1]} heads of {keys.shape[2]} in {bits}"

@@ -85,14 +85,13 @@ class Workspace:
     def rope_tables(self, kind: str, position: int) -> Rows:
         """The same for all positions that are known, this one among them: [positions, H/2]."""
         if position >= self._known:
-            self._known = max(256, 2 * position)
-            for name, tables in self.model.rope(torch.arange(self._known)).items():
+            known = max(256, 2 * position)
+            for name, tables in self.model.rope(torch.arange(known)).items():
                 rows = (
-                    (torch.zeros(self._known, 0, dtype=torch.float32),) * 2
-                    if tables is None
-                    else tables
+                    (torch.zeros(known, 0, dtype=torch.float32),) * 2 if tables is None else tables
                 )
                 self._tables[name] = tuple(table.numpy() for table in rows)
+            self._known = known  # now that all are there: loops read them unasked
         return self._tables[kind]
 
 

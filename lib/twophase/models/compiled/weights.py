@@ -31,6 +31,11 @@ class Version:
         everything = ((m._modules, m._parameters, m._buffers) for m in model.modules())
         self.places: list[dict[str, Any]] = [held for m in everything for held in m if held]
         self.parts = [dict(held) for held in self.places]
+        # dictionaries are equal in any order, and layers run in theirs
+        self.orders = [
+            (m._modules, [*m._modules])
+            for m in model.modules() if isinstance(m, nn.ModuleList | nn.Sequential)
+        ]  # fmt: skip
         # a tensor of one number equals another one, and of no other is that asked: see `_same`
         self.lone = [
             (held, name, part) for held in self.places for name, part in held.items()
@@ -61,6 +66,7 @@ class Version:
             same = self.places == self.parts
         except RuntimeError:
             return False
+        same = same and all([*held] == names for held, names in self.orders)
         return same and all(held[name] is part for held, name, part in self.lone)
 
     def _read(self) -> list[int]:
