@@ -234,6 +234,13 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, help="folder for screenshots; none without it")
     options = parser.parse_args()
+    known = {i for topic in registry.topics() for i in registry.ids(topic)}
+    known |= {page.stem for page in COURSE.glob("book/[0-9]*.md")}
+    if unknown := [name for name in options.names if name not in known]:
+        parser.error(
+            f"no exercise and no chapter is called {unknown[0]}: give an exercise's id"
+            " (pruning-config), or the name of a chapter's file (13_pruning)."
+        )
     problems: list[str] = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as course:
         for part in ("exercises", "book"):
