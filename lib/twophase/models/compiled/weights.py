@@ -36,7 +36,7 @@ class Version:
             (m._modules, [*m._modules])
             for m in model.modules() if isinstance(m, nn.ModuleList | nn.Sequential)
         ]  # fmt: skip
-        # a tensor of one number equals another one, and of no other is that asked: see `_same`
+        # tensors of one number can equal others; of no others is that asked: see `_same_parts`
         self.lone = [
             (held, name, part) for held in self.places for name, part in held.items()
             if isinstance(part, torch.Tensor) and part.numel() == 1
