@@ -51,7 +51,7 @@ def attend(
     n, N, Hv = len(tasks), out.shape[1], out.shape[2]
     outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
     for task in numba.prange(n):
-        _attend_task(
+        attend_task(
             tasks[task], q, keys, values, table, scale, softcap, outs[task], tops[task],
             totals[task],
         )  # fmt: skip
@@ -120,7 +120,7 @@ def attend_latents(
 
 
 @inner
-def _attend_task(
+def attend_task(
     task: Array,
     q: Array,
     keys: Array,
@@ -204,7 +204,7 @@ def _latent_task(
     top: Array,
     total: Array,
 ) -> None:
-    """`_attend_task` in the absorbed form: a latent is key and value of all heads, and what a
+    """`attend_task` in the absorbed form: a latent is key and value of all heads, and what a
     rotated key adds to a score comes on top.
     """
     _clear(out, top, total)

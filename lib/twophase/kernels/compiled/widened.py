@@ -66,17 +66,17 @@ def read(context: Any, array: Any, at: Any) -> Any:
     """STEP numbers of a contiguous array, from the one on that is `at` behind its first: of bf16
     (uint16) those at even places and those at odd ones, of fp32 one half and the other. Nothing is
     checked."""
-    return two_registers(array, types.intp), _reading(array, apart=False)
+    return two_registers(array, types.intp), reading(array, apart=False)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def read_apart(context: Any, array: Any, at: Any) -> Any:
     """The same, and of fp32, too, those at even places and those at odd ones: for rows and a vector
     that is not `arranged` for them, whose products are summed in one order, whatever the dtype."""
-    return two_registers(array, types.intp), _reading(array, apart=True)
+    return two_registers(array, types.intp), reading(array, apart=True)
 
 
-def _reading(array: Any, apart: bool) -> Any:
+def reading(array: Any, apart: bool) -> Any:
     """What writes the code of `read` and `read_apart`."""
     in_bits = array.dtype == types.uint16
 

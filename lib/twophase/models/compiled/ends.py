@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from twophase.kernels.compiled.linear import scaled_row
+from twophase.kernels.compiled.several import scaled_rows
 from twophase.kernels.span import Span
 from twophase.models.compiled.products import norm_projection
 from twophase.models.compiled.token import Token, Workspace
@@ -32,6 +33,17 @@ class Embedding:
         x: np.ndarray = scaled_row(self.table, token, self.scale)  # [D]
         if self.positions is not None:
             x += scaled_row(self.positions, span.starts[0], np.float32(1))
+        return x
+
+    def several(self, tokens: torch.Tensor, span: Span) -> np.ndarray:
+        """fp32 [T, D] of some tokens [1, T] of one sequence. ValueError for one that is none."""
+        numbers, V = tokens[0].tolist(), self.config.V
+        if not 0 <= min(numbers) <= max(numbers) < V:
+            raise ValueError(f"a token is outside the vocabulary: 0 to {V - 1}.")
+        x: np.ndarray = scaled_rows(self.table, np.array(numbers), self.scale)  # [T, D]
+        if self.positions is not None:
+            places = span.starts[0] + np.arange(len(x))
+            x += scaled_rows(self.positions, places, np.float32(1))
         return x
 
     def number_of(self, tokens: torch.Tensor) -> int:

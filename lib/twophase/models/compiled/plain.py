@@ -23,7 +23,7 @@ class PlainHalf:
         """Add to the stream what this half makes of it."""
         x = self.before(token.tensor)
         x = self.layer(x, token.step) if self.mixes else self.layer(x)
-        token.x += (x if self.after is None else self.after(x)).float().view(-1).numpy()
+        token.x += (x if self.after is None else self.after(x)).float().view(token.x.shape).numpy()
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class PlainBlock:
 
     def __call__(self, token: Token) -> None:
         """Replace the stream by what comes out."""
-        token.x[:] = self.block(token.tensor, token.step).float().view(-1).numpy()
+        token.x[:] = self.block(token.tensor, token.step).float().view(token.x.shape).numpy()
 
 
 def halves_of(block: Block) -> tuple[PlainHalf, PlainHalf]:

@@ -44,7 +44,8 @@ def numbers_of(layer: Layer) -> Numbers | None:
     project, activate = attention.project.given, mlp.activate.given
     o, down = attention.output.given, mlp.down.given
     loops = {p.loops for p in (attention.project, attention.output, mlp.activate, mlp.down)}
-    if project[2] != activate[2] or len(loops) > 1:  # eps
+    through_norms = attention.output.through_norm or mlp.down.through_norm
+    if through_norms or project[2] != activate[2] or len(loops) > 1:  # eps
         return None
     if loops == {NUMBERS}:
         *qkv, bias, h, y = project[3:]

@@ -23,6 +23,7 @@ from twophase.models.compiled.narrowed import narrowed
 from twophase.models.compiled.plain import PlainBlock, halves_of
 from twophase.models.compiled.quantized import is_quantized
 from twophase.models.compiled.run import in_runs
+from twophase.models.compiled.several import Several, without_loops
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, Version, check_kind
 from twophase.models.compiled.whole import whole_of
@@ -35,6 +36,7 @@ _Made = Callable[[Transformer, Workspace], Callable[..., Any]]
 # A smaller model has its tokens faster from one core: a loop on all of them costs a microsecond
 # before it begins. And for batches it does without a second copy of its matrices.
 LARGE_BYTES = 16e6
+MOST = 16  # tokens of a pass of several: from there on products in torch are as fast
 
 
 class CompiledTransformer:
@@ -62,7 +64,8 @@ class CompiledTransformer:
         use_large_pages(*model.parameters())
         self.plain: dict[str, str] = {}  # what runs in torch, and why
         self._work, self._version, self._lock = Workspace(model, parallel), Version(model), Lock()
-        self._ran = False
+        self._ran: set[bool] = set()  # whether with several tokens
+        self._several: Several | None = None  # for passes of these, once they are wanted
         self._batched: Transformer | None = None  # for batches, once it is wanted
         self._narrowed = narrowed(model) if weight_bytes(model) <= LARGE_BYTES else None
         self._make(self._narrowed or model)
@@ -144,27 +147,33 @@ class CompiledTransformer:
     ) -> torch.Tensor:
         """Logits [B, T, V] or, with `at`, [B, V], as the plain model has them."""
         shape = tokens.shape if isinstance(tokens, torch.Tensor) else ()
-        usual = len(shape) == 2 and shape[1] == 1 and tokens.dtype in (torch.int64, torch.int32)
-        if cache is None or not usual or positions is not None or tree is not None:
+        usual = len(shape) == 2 and tokens.dtype in (torch.int64, torch.int32)
+        usual = usual and positions is None and tree is None
+        B, T = shape if usual else (0, 0)
+        alone = B == 1 and (n_new is None or span_counts(n_new, 1, T) == (T,))
+        if (
+            cache is None
+            or not usual
+            or (T != 1 and not (alone and 1 < T <= MOST and self._of_several))
+        ):
             return self.model(  # type: ignore[no-any-return]
                 tokens, cache, positions, n_new, at=at, tree=tree, commit=commit
             )
-        if at is not None:
-            check_at(at, shape[0], 1)
-            if isinstance(at, torch.Tensor) and not torch.isin(at, torch.tensor([0, -1])).all():
-                raise ValueError(f"`at` is 0 or -1 where each sequence has one token; got {at}.")
-        alone = shape[0] == 1 and (n_new is None or span_counts(n_new, 1, 1) == (1,))
-        if torch.is_grad_enabled() and not (alone and not self.plain):  # loops keep no graph
+        at = None if at is None else number_of(at, B, T)
+        in_loops = alone and T == 1 and not self.plain
+        if torch.is_grad_enabled() and not in_loops:  # which keep no graph
             with torch.no_grad():
                 return self(tokens, cache, n_new=n_new, at=at, commit=commit)
         if alone:
-            logits = self._careful_step(tokens, cache)
+            logits = self._careful_pass(tokens, cache, at)  # [T, V] or [1, V]
         else:
             self._work.checked(cache)
-            logits = batch_step(self._of_batches(), tokens, cache, n_new)
+            logits = batch_step(self._of_batches(), tokens, cache, n_new)  # [B, V]
         if commit:
             cache.commit()
-        return logits.unsqueeze(1) if at is None else logits  # [B, 1, V] or [B, V]
+        if at is not None:
+            return logits
+        return logits[None] if alone else logits[:, None]  # [B, T, V]
 
     def _of_batches(self) -> Transformer:
         """What runs steps of several sequences: the model, or one whose matrices lie as their
@@ -180,29 +189,45 @@ class CompiledTransformer:
         self._version.check()
         return self._batched
 
-    def _careful_step(self, tokens: torch.Tensor, cache: Cache) -> torch.Tensor:
-        """A step, one at a time, where a first one may compile. Numba makes a SystemError of a
+    @property
+    def _of_several(self) -> Several | None:
+        """What runs a pass of a few tokens of one sequence; None where that is the plain model."""
+        if self._several is None:
+            parts = self._embed, self._halves, self._head
+            all_in_loops = not without_loops(*parts)
+            plain = self.model if all_in_loops else self._of_batches()
+            self._several = Several(*parts, plain, self._work)
+        none = self._several.plain is self.model and not self._several.in_loops
+        return None if none else self._several
+
+    def _careful_pass(self, tokens: torch.Tensor, cache: Cache, at: int | None) -> torch.Tensor:
+        """A pass, one at a time, where a first one may compile. Numba makes a SystemError of a
         Ctrl-C that comes while it hands over a result."""
+        several = tokens.shape[1] > 1
         try:
             with self._lock:
-                if self._ran:
-                    return self._step(tokens, cache)
+                if several in self._ran:
+                    return self._pass(tokens, cache, at)
                 dtype = self.model.embed_tokens.weight.dtype
-                with saying_so(self.config, dtype, self.parallel):
-                    logits = self._step(tokens, cache)
+                with saying_so(self.config, dtype, self.parallel, several):
+                    logits = self._pass(tokens, cache, at)
         except SystemError as error:
             raise error.__cause__ or error from None
-        self._ran = True
+        self._ran.add(several)
         return logits
 
-    def _step(self, tokens: torch.Tensor, cache: Cache) -> torch.Tensor:
-        """Logits [1, V] of one token of one sequence; the cache waits for its commit."""
+    def _pass(self, tokens: torch.Tensor, cache: Cache, at: int | None) -> torch.Tensor:
+        """Logits [T, V] of the tokens [1, T] of one sequence, or [1, V] of one of them; the cache
+        waits for its commit."""
         self._version.check()
         self._work.workers = workers_of_parallel_loops() if self.parallel else 1
-        span = cache.begin(1, 1)
+        T = tokens.shape[1]
+        span = cache.begin(1, T)
         try:
             if self.config.learned_positions:
                 check_positions(span.positions, span, self.config.learned_positions)
+            if T > 1:
+                return cast(Several, self._of_several)(tokens, span, cache, at)
             if self._whole is not None:
                 return self._whole(tokens, span, cache)
             token = Token(self._embed(tokens, span), span, cache, self._work)
@@ -212,6 +237,17 @@ class CompiledTransformer:
         except BaseException:  # Ctrl-C, too: what is half written is not to be committed
             cache.discard()
             raise
+
+
+def number_of(at: torch.Tensor | int, B: int, T: int) -> int:
+    """`at` as a number: of the tokens of one sequence, or of the only one of each (any, then).
+    ValueError as `check_at`, or for a number that there is not."""
+    check_at(at, B, T)
+    if isinstance(at, int):
+        return at
+    if ((at < -T) | (at >= T)).any():
+        raise ValueError(f"`at` is {-T} to {T - 1} where a sequence has {T} new tokens; got {at}.")
+    return int(at.flatten()[0])
 
 
 def check_model(model: nn.Module) -> None:

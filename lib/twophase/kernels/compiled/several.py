@@ -1,0 +1,166 @@
+"""The products of a layer for a few tokens of one sequence, as a verification of drafted tokens has
+them: a row of a matrix that is read once meets all of them.
+
+As `linear` for one token, with a row of every array for each token: `x` fp32 [T, D] is their
+stream. Four rows of a matrix and two tokens are a tile, whose eight sums lie in registers
+(`block.two_by_four`); the four rows stay in the caches until all tokens have met them, and from
+memory they come once.
+"""
+
+import numba
+import numpy as np
+
+from twophase.kernels.compiled.dot import NEAR_BYTES, ROWS_AHEAD_BYTES
+from twophase.kernels.compiled.linear import activate_all, normalize, scaled_row, share
+from twophase.kernels.compiled.loops import inner, loop
+from twophase.kernels.compiled.numbers import value_of
+from twophase.kernels.compiled.token_tiles import ROWS, TOKENS, tile_of, write_tile
+from twophase.kernels.compiled.widened import STEP, arranged
+
+_f32 = np.float32
+Array = np.ndarray
+
+
+@inner
+def scaled_rows(table: Array, rows: Array, factor: np.float32) -> Array:
+    """`linear.scaled_row` for T tokens: [T, D]."""
+    x = np.empty((len(rows), table.shape[1]), _f32)
+    for t in range(len(rows)):
+        x[t] = scaled_row(table, rows[t], factor)
+    return x
+
+
+@inner
+def multiply(w: Array, begin: int, end: int, x: Array, y: Array, at: int) -> None:
+    """The rows of a matrix from `begin` to `end`, each times all tokens x [T, inputs], `arranged`
+    for the matrix: into y [T, ...], from the column `at` on."""
+    whole, groups = x.shape[1] // STEP * STEP, -(-len(x) // TOKENS)
+    far = ROWS_AHEAD_BYTES // w.itemsize if w.size * w.itemsize > NEAR_BYTES else 0
+    for row in range(begin, end, ROWS):
+        for group in range(groups):  # 5 tokens are 3 and 2: a tile of one waits for its own sums
+            t, behind = share(group, groups, len(x))
+            ahead, column = 0 if group else far, at + row - begin
+            multiply_tile(w, row, min(ROWS, end - row), x, t, behind - t, whole, y, column, ahead)
+    if whole < x.shape[1]:
+        add_rest(w, begin, end, x, whole, y, at)
+
+
+@inner
+def multiply_tile(
+    w: Array, row: int, rows: int, x: Array, t: int, tokens: int, n: int, y: Array, at: int,
+    ahead: int,
+) -> None:  # fmt: skip
+    """Up to four rows times up to four tokens, n numbers of each, into y[t:, at:]. Fewer rows: the
+    last is taken again, and goes nowhere."""
+    sums = y if rows == ROWS else np.empty((tokens, ROWS), _f32)
+    place, behind = (t * y.shape[1] + at, y.shape[1]) if rows == ROWS else (0, ROWS)
+    k, m = w.shape[1], x.shape[1]
+    a, first = row * k, t * m
+    four = a, a + min(1, rows - 1) * k, a + min(2, rows - 1) * k, a + (rows - 1) * k
+    if tokens == 1:
+        write_tile(sums, place, behind, tile_of(w, four, x, (first,), n, ahead))
+    elif tokens == 2:
+        write_tile(sums, place, behind, tile_of(w, four, x, (first, first + m), n, ahead))
+    elif tokens == 3:
+        three = first, first + m, first + 2 * m
+        write_tile(sums, place, behind, tile_of(w, four, x, three, n, ahead))
+    else:
+        all_four = first, first + m, first + 2 * m, first + 3 * m
+        write_tile(sums, place, behind, tile_of(w, four, x, all_four, n, ahead))
+    if rows < ROWS:
+        y[t : t + tokens, at : at + rows] = sums[:, :rows]
+
+
+@inner
+def add_rest(w: Array, begin: int, end: int, x: Array, whole: int, y: Array, at: int) -> None:
+    """What tiles leave of these products: numbers from `whole` on, which fill no register."""
+    for row in range(begin, end):
+        for t in range(len(x)):
+            for i in range(whole, w.shape[1]):
+                y[t, at + row - begin] += value_of(w[row, i]) * x[t, i]
+
+
+@inner
+def project_each(
+    w: Array, x: Array, bias: Array, first: int, begin: int, end: int, y: Array
+) -> None:
+    """y = w x + bias for all tokens, where w's rows begin at `first` of y's columns: those from
+    `begin` to `end` of y."""
+    begin, end = max(0, begin - first), min(w.shape[0], end - first)  # of w
+    multiply(w, begin, end, x, y, first + begin)
+    for t in range(len(y)):
+        for i in range(first + begin, first + end):
+            y[t, i] += bias[i]
+
+
+@inner
+def normalize_each(x: Array, scale: Array, shift: Array, eps: np.float32) -> Array:
+    """`linear.normalize` of every token: [T, D]."""
+    h = np.empty_like(x)
+    for t in range(len(x)):
+        normalize(x[t], scale, shift, eps, h[t])
+    return h
+
+
+@loop
+def project_several(
+    x: Array, scale: Array, shift: Array, eps: np.float32, w_first: Array, w_second: Array,
+    w_third: Array, bias: Array, y: Array, parts: int,
+) -> None:  # fmt: skip
+    """`linear.norm_project` for T tokens: y [T, outputs]."""
+    h = normalize_each(x, scale, shift, eps)
+    for_first, for_second = arranged(h, w_first), arranged(h, w_second)
+    for_third = arranged(h, w_third)
+    second, third = w_first.shape[0], w_first.shape[0] + w_second.shape[0]
+    for part in numba.prange(parts):
+        begin, end = share(part, parts, y.shape[1])
+        project_each(w_first, for_first, bias, 0, begin, end, y)
+        project_each(w_second, for_second, bias, second, begin, end, y)
+        project_each(w_third, for_third, bias, third, begin, end, y)
+
+
+@loop
+def activate_several(
+    x: Array, scale: Array, shift: Array, eps: np.float32, w_gate: Array, w_up: Array, bias: Array,
+    activation: int, y: Array, parts: int,
+) -> None:  # fmt: skip
+    """`linear.norm_activate` for T tokens: y [T, F]."""
+    h = normalize_each(x, scale, shift, eps)
+    for_gate, for_up, gates = arranged(h, w_gate), arranged(h, w_up), w_gate.shape[0]
+    ups = np.empty_like(y)
+    for part in numba.prange(parts):
+        begin, end = share(part, parts, y.shape[1])
+        if gates:
+            project_each(w_gate, for_gate, bias, 0, begin, end, y)
+            project_each(w_up, for_up, bias[gates:], 0, begin, end, ups)
+        else:
+            project_each(w_up, for_up, bias, 0, begin, end, y)
+        for t in range(len(y)):
+            activate_all(activation, y[t, begin:end])
+            for i in range(begin, end if gates else begin):
+                y[t, i] *= ups[t, i]
+
+
+@loop
+def add_several(w: Array, bias: Array, h: Array, x: Array, parts: int) -> None:
+    """`linear.project_add` for T tokens: x [T, D] += h [T, inputs] wᵀ + bias."""
+    asked, y = arranged(h, w), np.empty_like(x)
+    for part in numba.prange(parts):
+        begin, end = share(part, parts, x.shape[1])
+        project_each(w, asked, bias, 0, begin, end, y)
+        for t in range(len(x)):
+            for i in range(begin, end):
+                x[t, i] += y[t, i]
+
+
+@loop
+def add_norm_several(
+    w: Array, bias: Array, h: Array, scale: Array, shift: Array, eps: np.float32, x: Array,
+    parts: int,
+) -> None:  # fmt: skip
+    """`linear.project_norm_add` for T tokens: x [T, D] += norm(h [T, inputs] wᵀ + bias)."""
+    asked, y = arranged(h, w), np.empty_like(x)
+    for part in numba.prange(parts):
+        begin, end = share(part, parts, x.shape[1])
+        project_each(w, asked, bias, 0, begin, end, y)
+    x += normalize_each(y, scale, shift, eps)
