@@ -116,7 +116,7 @@ def test_a_tensor_that_asks_for_a_second_token_of_one_is_refused():
     model = random_model(ODD)
     compiled = CompiledTransformer(model)
     assert compiled(TOKEN, model.new_cache(1, 4), at=torch.tensor([-1])).shape == (1, ODD.V)
-    with pytest.raises(ValueError, match="`at` is 0 or -1"):
+    with pytest.raises(ValueError, match="`at` is from -1 to 0"):
         compiled(TOKEN, model.new_cache(1, 4), at=torch.tensor([5]))
 
 

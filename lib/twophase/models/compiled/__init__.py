@@ -8,7 +8,8 @@ calls make a layer, and read like the algorithm (`halves`):
     norm, gate, up and activation · down and residual
 
 Neighbors of one kind are one call together (`run`): the same loops, and no Python between them.
-Where that is all of a model, so are embedding and head (`whole`).
+Where that is all of a model, so are embedding and head (`whole`). A few tokens of one sequence, as
+a verification of drafted ones, go through the same five calls with a row for each (`several`).
 
 `CompiledTransformer(model)` is called as the model is. What has no loops runs in plain torch
 (`plain`), half a layer at a time, and is named in `CompiledTransformer.plain`. The plain model

@@ -41,11 +41,12 @@ MOST = 16  # tokens of a pass of several: from there on products in torch are as
 
 class CompiledTransformer:
     """Called as the `Transformer` that it is made of, on the same caches: a step of one token of
-    one sequence runs in compiled loops, one of several sequences attends in them (`batch`), and
-    whatever else there is runs in the plain model.
+    one sequence runs in compiled loops, and so does a pass of a few (`several`: a verification of
+    drafted tokens); a step of several sequences attends in them (`batch`), and whatever else there
+    is runs in the plain model.
 
-    Logits of one sequence's step are fp32, whatever the weights are. Loops read matrices where they
-    lie, but for those of a small model in fp32 whose numbers are all bf16 (`narrowed`); of these,
+    Logits of one sequence in loops are fp32, whatever the weights are. Loops read matrices where
+    they lie, but for those of a small model in fp32 whose numbers are all bf16 (`narrowed`); of these,
     and of norms and biases, they have copies. So after a change of the model, make another one (a
     step notices other numbers, hooks and modules: see `Version`). Steps of several threads wait
     for each other. What has no loops runs in torch: `plain` says what, and why.
@@ -240,14 +241,16 @@ class CompiledTransformer:
 
 
 def number_of(at: torch.Tensor | int, B: int, T: int) -> int:
-    """`at` as a number: of the tokens of one sequence, or of the only one of each (any, then).
+    """`at` as a number from 0 to T - 1: of the tokens of one sequence, or of the only one of each.
     ValueError as `check_at`, or for a number that there is not."""
     check_at(at, B, T)
     if isinstance(at, int):
-        return at
+        return at % T
     if ((at < -T) | (at >= T)).any():
-        raise ValueError(f"`at` is {-T} to {T - 1} where a sequence has {T} new tokens; got {at}.")
-    return int(at.flatten()[0])
+        raise ValueError(
+            f"`at` is from {-T} to {T - 1}, by the new tokens of a sequence; got {at}."
+        )
+    return int(at.flatten()[0]) % T
 
 
 def check_model(model: nn.Module) -> None:
