@@ -47,9 +47,9 @@ class CompiledTransformer:
 
     Logits of one sequence in loops are fp32, whatever the weights are. Loops read matrices where
     they lie, but for those of a small model in fp32 whose numbers are all bf16 (`narrowed`); of
-    these, and of norms and biases, they have copies. So after a change of the model, make another one (a
-    step notices other numbers, hooks and modules: see `Version`). Steps of several threads wait
-    for each other. What has no loops runs in torch: `plain` says what, and why.
+    these, and of norms and biases, they have copies. So after a change of the model, make another
+    one (a step notices other numbers, hooks and modules: see `Version`). Steps of several threads
+    wait for each other. What has no loops runs in torch: `plain` says what, and why.
 
     `parallel`: on all cores; by default where the model is large enough. Raises ValueError for a
     model that reads both ways, is not on the CPU, or whose weights are neither float32 nor
