@@ -124,8 +124,7 @@ class SeveralAttention:
         qkv, found = np.empty((T, len(bias)), np.float32), np.empty((T, N, H), np.float32)
         self.project(tokens.x, *given, bias, qkv, tokens.workers)
         _, keys, values = tokens.store(one.store)
-        own = len(bias) > N * H
-        if own:
+        if one.has_keys:
             tokens.room([layer], keys)
         new_keys, new_values = tokens.new[layer]
         self.attend(
@@ -133,9 +132,9 @@ class SeveralAttention:
             *tokens.shared(len(keys), window, keys.strides[0]), window or 0, one.cap, found,
         )  # fmt: skip
         slot = tokens.slot(layer)
-        if own and slot < 0:
+        if one.has_keys and slot < 0:
             tokens.hold_back(layer)
-        elif own:
+        elif one.has_keys:
             keys[slot : slot + T], values[slot : slot + T] = new_keys, new_values
         self.output(tokens, found.reshape(T, N * H))  # [T, N·H]
 
@@ -162,27 +161,27 @@ class SeveralRun:
         self.stored = [n.attention.store[0] for n in one.layers]  # whose keys each layer reads
         n = one.layers[0]
         self.widths = len(n.before[5]), len(n.behind[5])  # of queries, keys, values; of the MLP
-        self.own = self.widths[0] > n.options[1] * n.attention.store[2]
 
     def __call__(self, tokens: Tokens) -> None:
         """Take the streams through all of its layers."""
         n, layer = self.one.layers[0], self.stored[0]
         attention, places = n.attention, self.one.places(tokens)
+        own = attention.has_keys
         _, keys, values = tokens.store(attention.store)
         window = attention.store[3]
-        if self.own:
+        if own:
             new_keys, new_values = tokens.room(self.stored, keys)
         else:
             read = [tokens.new[layer] for layer in self.stored]
             new_keys, new_values = map(np.stack, zip(*read, strict=True))
-        slot = tokens.slot(layer) if self.own else -1
+        slot = tokens.slot(layer) if own else -1
         self.run(
             tokens.x, places, (*n.before, keys, values, *n.behind), *n.options,
             *tokens.rope(attention.kind), new_keys, new_values, slot,
             *tokens.shared(len(keys), window, keys.strides[0]), window or 0, attention.cap,
             n.activation, *self.widths, tokens.workers,
         )  # fmt: skip
-        if self.own and slot < 0:
+        if own and slot < 0:
             for layer in self.stored:
                 tokens.hold_back(layer)
 
@@ -200,9 +199,12 @@ class Several:
         self.project = work.choose(project_several)
         in_torch = [half for block in plain.layers for half in parts_of(block)]
         self.halves: list[Callable[..., None]] = []
+        known: set[int] = set()  # the layers whose new keys loops make
         for one in halves:
             n = 2 * len(one.layers) if isinstance(one, Run) else 1
-            few = several_of(one, work)
+            made, read = keys_of(one)
+            few = several_of(one, work) if read <= known else None  # torch reads what torch makes
+            known |= made if few else set()
             self.halves += [few] if few else in_torch[:n]
             del in_torch[:n]
         self.in_loops = any(
@@ -256,6 +258,18 @@ def in_numbers(one: Any) -> bool:
     if isinstance(one, Attention):
         return {one.project.loops, one.output.loops} == {NUMBERS}
     return isinstance(one, MLP) and {one.activate.loops, one.down.loops} == {NUMBERS}
+
+
+def keys_of(one: Any) -> tuple[set[int], set[int]]:
+    """The layers whose keys a half, or a run, of one token makes, and those whose keys it reads and
+    does not make."""
+    made: set[int] = set()
+    read: set[int] = set()
+    halves = [n.attention for n in one.layers] if isinstance(one, Run) else [one]
+    for half in halves:
+        if isinstance(half, Attention):
+            (made if half.has_keys else read).add(half.store[0])
+    return made, read
 
 
 def several_of(one: Any, work: Workspace) -> Callable[[Tokens], None] | None:
