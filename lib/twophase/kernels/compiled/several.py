@@ -2,9 +2,9 @@
 them: a row of a matrix that is read once meets all of them.
 
 As `linear` for one token, with a row of every array for each token: `x` fp32 [T, D] is their
-stream. Four rows of a matrix and two tokens are a tile, whose eight sums lie in registers
-(`block.two_by_four`); the four rows stay in the caches until all tokens have met them, and from
-memory they come once.
+stream. Four rows of a matrix and up to four tokens are a tile, whose sums lie in registers
+(`token_tiles`); the four rows stay in the caches until all tokens have met them, and from memory
+they come once.
 """
 
 import numba
@@ -88,9 +88,9 @@ def project_each(
     `begin` to `end` of y."""
     begin, end = max(0, begin - first), min(w.shape[0], end - first)  # of w
     multiply(w, begin, end, x, y, first + begin)
+    begin, end = first + begin, first + end  # of y
     for t in range(len(y)):
-        for i in range(first + begin, first + end):
-            y[t, i] += bias[i]
+        y[t, begin:end] += bias[begin:end]  # whole rows: with an index, no vectors
 
 
 @inner
@@ -137,8 +137,8 @@ def activate_several(
             project_each(w_up, for_up, bias, 0, begin, end, y)
         for t in range(len(y)):
             activate_all(activation, y[t, begin:end])
-            for i in range(begin, end if gates else begin):
-                y[t, i] *= ups[t, i]
+            if gates:
+                y[t, begin:end] *= ups[t, begin:end]
 
 
 @loop
@@ -149,8 +149,7 @@ def add_several(w: Array, bias: Array, h: Array, x: Array, parts: int) -> None:
         begin, end = share(part, parts, x.shape[1])
         project_each(w, asked, bias, 0, begin, end, y)
         for t in range(len(x)):
-            for i in range(begin, end):
-                x[t, i] += y[t, i]
+            x[t, begin:end] += y[t, begin:end]
 
 
 @loop

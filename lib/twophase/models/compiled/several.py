@@ -6,7 +6,6 @@ but grouped-query attention and MLPs of plain numbers) runs in torch, on all tok
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -31,8 +30,7 @@ from twophase.models.compiled.products import NUMBERS, Output
 from twophase.models.compiled.run import Run
 from twophase.models.compiled.token import Rows, Token, Workspace
 from twophase.models.compiled.weights import NoKernel, check_kind
-from twophase.models.step import Step, Tables
-from twophase.models.transformer import KINDS, Block, Transformer
+from twophase.models.transformer import Block, Transformer
 
 Array = np.ndarray
 
@@ -79,20 +77,6 @@ class Tokens(Token):
         store = cast(RingKVCache, self.cache.stores[layer])
         new = [torch.from_numpy(x[None]).view(store.held[0].dtype) for x in self.new[layer]]
         store.write(new[0], new[1], self.span)
-
-    @property
-    def tensor(self) -> torch.Tensor:
-        """The stream as plain layers take it: [1, T, D], in the dtype of the weights."""
-        return torch.from_numpy(self.x)[None].to(self.work.model.embed_tokens.weight.dtype)
-
-    @cached_property
-    def step(self) -> Step:
-        """The same for the layers that run in plain torch."""
-        tables: dict[str, Tables | None] = {}
-        for kind in KINDS:
-            cos, sin = map(torch.from_numpy, self.rope(kind))  # [T, H/2]
-            tables[kind] = (cos, sin) if cos.numel() else None
-        return Step(self.span, tables, self.cache)
 
 
 class SeveralOutput:
@@ -160,7 +144,7 @@ class SeveralRun:
         self.one, self.run = one, work.choose(run_layers_several)
         self.stored = [n.attention.store[0] for n in one.layers]  # whose keys each layer reads
         n = one.layers[0]
-        self.widths = len(n.before[5]), len(n.behind[5])  # of queries, keys, values; of the MLP
+        self.widths = len(n.before[5]), len(n.behind[5])  # of the bias of q, k, v; of up's rows
 
     def __call__(self, tokens: Tokens) -> None:
         """Take the streams through all of its layers."""

@@ -187,14 +187,15 @@ class Token:
 
     @property
     def tensor(self) -> torch.Tensor:
-        """The stream as plain layers take it: [1, 1, D], in the dtype of the weights."""
-        return torch.from_numpy(self.x)[None, None].to(self.work.model.embed_tokens.weight.dtype)
+        """The stream as plain layers take it: [1, T, D], T being 1, in the dtype of the weights."""
+        x = torch.from_numpy(np.atleast_2d(self.x))[None]  # [1, T, D]
+        return x.to(self.work.model.embed_tokens.weight.dtype)
 
     @cached_property
     def step(self) -> Step:
         """The same for the layers that run in plain torch."""
         tables: dict[str, Tables | None] = {}
         for kind in KINDS:
-            cos, sin = (torch.from_numpy(row)[None] for row in self.rope(kind))  # [1, H/2]
+            cos, sin = (torch.from_numpy(np.atleast_2d(x)) for x in self.rope(kind))  # [T, H/2]
             tables[kind] = (cos, sin) if cos.numel() else None
         return Step(self.span, tables, self.cache)
