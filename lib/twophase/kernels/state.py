@@ -6,6 +6,7 @@ the state keeps what it was after each of the last r: `rollback` = r, r + 1 time
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -15,6 +16,13 @@ from twophase.kernels.store import Store
 Tensors = tuple[torch.Tensor, ...]  # each [B, ...]
 # For some of the T tokens, what they give, [B, tokens, ...], and the state after them.
 Advance = Callable[[slice, Tensors], tuple[torch.Tensor, Tensors]]
+
+
+class Side(NamedTuple):
+    """Tensors of a state, [B, tokens, ...], and the last token's of each, views [B, ...]."""
+
+    held: Tensors
+    last: Tensors
 
 
 class State(Store):
@@ -38,6 +46,7 @@ class State(Store):
         self.rollback = rollback
         self._proposed: list[Tensors] = []  # after each token of a pass, or after all of them
         self._span: Span | None = None  # of that pass
+        self._sides: tuple[Side, Side] | None = None  # for `step`: the state, and room for the next
 
     @property
     def now(self) -> Tensors:
@@ -57,6 +66,21 @@ class State(Store):
             self._proposed.append(state)
         return outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)
 
+    def step(self, span: Span) -> tuple[Tensors, Tensors]:
+        """The same for loops that take in a token of each sequence by themselves: the state, to be
+        read, and room for the one after it, [B, ...] each. The room is kept from pass to pass: a
+        state of 100 KB is written elsewhere for nothing, and taken over without a copy."""
+        if self._sides is None:
+            with torch.inference_mode(False):  # others may change it, who are not in that mode
+                room = tuple(torch.empty_like(past[:, -1:]) for past in self.held)
+            self._sides = (
+                Side(self.held, self.now),
+                Side(room, tuple(tensor[:, -1] for tensor in room)),
+            )
+        now, room = self._sides
+        self._proposed, self._span = [room.last], span
+        return now.last, room.last
+
     def can_commit(self, span: Span) -> bool:
         """Whether this pass went through the layer: what it never read, it cannot keep."""
         return self._span is span
@@ -66,6 +90,8 @@ class State(Store):
         proposed, self._proposed, self._span = self._proposed, [], None
         if not any(kept):
             return
+        if not self.rollback and self._take_over(proposed[-1]):
+            return
         if len(proposed) < span.T or not self.rollback:  # only whole passes can stay
             for past, last in zip(self.held, proposed[-1], strict=True):
                 past[:, -1] = last
@@ -73,6 +99,16 @@ class State(Store):
         for i, past in enumerate(self.held):
             after = torch.stack([tensors[i] for tensors in proposed], dim=1).to(past.dtype)
             past.copy_(self._shifted(torch.cat([past, after], dim=1), kept))
+
+    def _take_over(self, proposed: Tensors) -> bool:
+        """Let the room of `step` be the state, and the state's tensors the next room, if that is
+        what was proposed. (Never are both the same, wherever a Ctrl-C comes.)"""
+        if self._sides is None or proposed is not self._sides[1].last:
+            return False
+        (now, room), self._sides = self._sides, None
+        self.held = room.held
+        self._sides = room, now
+        return True
 
     def take_back(self, gone: Span) -> None:
         """The state before these tokens, which the owner knows to be held."""
