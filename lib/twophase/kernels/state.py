@@ -72,11 +72,9 @@ class State(Store):
         state of 100 KB is written elsewhere for nothing, and taken over without a copy."""
         if self._sides is None:
             with torch.inference_mode(False):  # others may change it, who are not in that mode
-                room = tuple(torch.empty_like(past[:, -1:]) for past in self.held)
-            self._sides = (
-                Side(self.held, self.now),
-                Side(room, tuple(tensor[:, -1] for tensor in room)),
-            )
+                held = tuple(torch.empty_like(past[:, -1:]) for past in self.held)
+            other = Side(held, tuple(tensor[:, -1] for tensor in held))
+            self._sides = Side(self.held, self.now), other
         now, room = self._sides
         self._proposed, self._span = [room.last], span
         return now.last, room.last
