@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from twophase.kernels.compiled.addresses import addresses, shapes
-from twophase.kernels.compiled.layers import run_layers
+from twophase.kernels.compiled.layers import AttentionRun, run_layers
 from twophase.kernels.span import Span
 from twophase.kernels.store import Store
 from twophase.models.cache import Cache
@@ -64,7 +64,9 @@ class Run:
         self.kinds = tuple(sorted({attention.kind for attention in attentions}))
         sees = [(a.store[3] or 0, self.kinds.index(a.kind)) for a in attentions]
         self.sees = np.array(sees, np.int64)
-        self._known: WeakKeyDictionary[Cache, tuple[list[Store], Arrays]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Cache, tuple[list[Store], AttentionRun]] = (
+            WeakKeyDictionary()
+        )
 
     @staticmethod
     def common(layer: Layer) -> tuple[Any, ...] | None:
@@ -74,19 +76,18 @@ class Run:
 
     def __call__(self, token: Token) -> None:
         """Take the stream through all of them."""
-        given = self.given(token.span, token.cache)
-        self.run(token.x, token.position, *given, token.workers)
+        self.run(token.x, token.position, self.given(token.span, token.cache), token.workers)
 
-    def given(self, span: Span, cache: Cache) -> tuple[Any, ...]:
+    def given(self, span: Span, cache: Cache) -> AttentionRun:
         """What the loops take for a token of a cache. ValueError for a cache of another model."""
-        known = self._known.get(cache)
-        if known is None or known[0] != [*cache.stores.values()]:  # not these very stores
+        known, rope = self._known.get(cache), self.work.rope_of_kinds(self.kinds, span.starts[0])
+        if known is None or known[0] != [*cache.stores.values()] or known[1].rope is not rope:
             found = self._find(Token(np.empty(0, np.float32), span, cache, self.work))
-            known = self._known[cache] = [*cache.stores.values()], found
-        rope = self.work.rope_of_kinds(self.kinds, span.starts[0])
-        return rope, *known[1], *self.options
+            known = [*cache.stores.values()], AttentionRun(rope, *found, *self.options)
+            self._known[cache] = known  # as long as it has these very stores
+        return known[1]
 
-    def _find(self, token: Token) -> Arrays:
+    def _find(self, token: Token) -> tuple[Any, ...]:
         """Where the arrays of all layers begin and their sizes, what each layer sees, and an array
         of matrices and one of keys for their types."""
         rows, sizes = [], []

@@ -7,11 +7,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from twophase.kernels.compiled.addresses import addresses, shapes
-from twophase.kernels.state import State
+from twophase.kernels.compiled.state_layers import LinearRun, StateSpaceRun
+from twophase.kernels.compiled.step import LOOPS
+from twophase.kernels.span import Span
 from twophase.models.cache import Cache
 from twophase.models.compiled.recurrent import LinearState, StateSpaceState
 from twophase.models.compiled.run import Layer, Numbers, numbers_of
 from twophase.models.compiled.token import Token, Workspace
+
+KINDS: dict[type, Any] = {LinearState: LinearRun, StateSpaceState: StateSpaceRun}
 
 
 class StateRun:
@@ -21,14 +25,16 @@ class StateRun:
     def __init__(self, layers: Sequence[Layer], work: Workspace) -> None:
         self.layers = [n for layer in layers if (n := _numbers_of(layer))]
         first = self.layers[0]
-        self.mixer, self.run = first.mixer, work.choose(first.mixer.run)
-        # kept alive, as the layers are: loops know their addresses
-        arrays = [_arrays(n) for n in self.layers]
-        self.places = np.array([addresses(a) for a in arrays], np.int64)
-        self.shapes, self.like = np.stack([shapes(a) for a in arrays]), first.like
-        self.held = [work.scratch("state", *shape) for shape in self.mixer.shapes]
-        self.eps, self.activation = first.eps, first.activation
-        self._known: WeakKeyDictionary[Cache, list[Any]] = WeakKeyDictionary()
+        self.mixer, self.kind = first.mixer, KINDS[type(first.mixer)]
+        self.run, self.work = work.choose(LOOPS[self.kind]), work
+        rows = [_arrays(n) for n in self.layers]
+        places = np.array([addresses(row) for row in rows], np.int64)
+        sizes = np.stack([shapes(row) for row in rows])
+        held = [work.scratch("state", *shape) for shape in first.mixer.shapes]
+        self.arrays: Any = places, sizes, first.like, *held, first.eps, first.activation
+        self._known: WeakKeyDictionary[Cache, tuple[list[Any], dict[Any, Any]]] = (
+            WeakKeyDictionary()
+        )
 
     @staticmethod
     def common(layer: Layer) -> tuple[Any, ...] | None:
@@ -40,25 +46,22 @@ class StateRun:
 
     def __call__(self, token: Token) -> None:
         """Take the stream through all of them."""
-        self.run(
-            token.x, self.places, self.shapes, self.states(token), self.like, *self.held, self.eps,
-            *self.mixer.options(token), self.activation, token.workers,
-        )  # fmt: skip
+        self.run(token.x, token.position, self.given(token.span, token.cache), token.workers)
 
-    def states(self, token: Token) -> np.ndarray:
-        """Where the tensors of each layer's state lie, and room for those after the token, int64
-        [layers, 2·tensors]. ValueError for a cache of another model."""
-        stores = token.cache.stores
-        found: list[Any] = [stores.get(n.mixer.layer) for n in self.layers]
-        if self._known.get(token.cache) != found:  # not these very stores
-            known = [token.state(n.mixer.layer, *n.mixer.shapes) for n in self.layers]
-            self._known[token.cache] = known
-        return np.array([_places(state, token) for state in found], np.int64)
-
-
-def _places(state: State, token: Token) -> list[int]:
-    before, after = state.step(token.span)
-    return [tensor.data_ptr() for tensor in (*before, *after)]
+    def given(self, span: Span, cache: Cache) -> Any:
+        """What the loops take for a token of a cache. ValueError for a cache of another model."""
+        held: list[Any] = [cache.stores.get(n.mixer.layer) for n in self.layers]
+        known = self._known.get(cache)
+        if known is None or known[0] != held:  # not these very stores
+            token = Token(np.empty(0, np.float32), span, cache, self.work)
+            held = [token.state(n.mixer.layer, *n.mixer.shapes) for n in self.layers]
+            known = self._known[cache] = held, {}
+        rope = self.work.rope_of_kinds((self.mixer.kind,), span.starts[0])
+        places = tuple([state.step(span).places for state in held])
+        run = known[1].get(places)  # a state lies in one of two places
+        if run is None or run.rope is not rope:
+            run = known[1][places] = self.kind(rope, np.array(places, np.int64), *self.arrays)
+        return run
 
 
 def _numbers_of(layer: Layer) -> Numbers | None:
