@@ -38,7 +38,8 @@ class Attention:
         check_kind(layer, GroupedQueryAttention)
         c = layer.config
         self.kind, self.store = layer.kind, (layer.source, c.K, c.H, layer.window)
-        own = [layer.k_proj, layer.v_proj] if layer.has_keys else []
+        self.has_keys = layer.has_keys  # of its own; else it reads those of `layer.source`
+        own = [layer.k_proj, layer.v_proj] if self.has_keys else []
         outputs = [c.N * c.H, *[c.K * c.H] * len(own)]
         self.project = norm_projection(norm(half.before), [layer.q_proj, *own], outputs, work)
         qkv, scale = self.project.y, c.H**-0.5 if c.score_scale is None else c.score_scale

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from twophase.kernels.compiled.layers import run_layers
+from twophase.kernels.compiled.addresses import addresses
 from twophase.kernels.compiled.several import (
     activate_several,
     add_norm_several,
@@ -26,6 +26,7 @@ from twophase.kernels.span import Span
 from twophase.models.cache import Cache
 from twophase.models.compiled.ends import Embedding, Head
 from twophase.models.compiled.halves import MLP, Attention
+from twophase.models.compiled.make import RUNS
 from twophase.models.compiled.plain import PlainBlock, halves_of
 from twophase.models.compiled.products import NUMBERS, Output
 from twophase.models.compiled.run import Run
@@ -43,7 +44,6 @@ class Tokens(Token):
     def __init__(self, x: Array, span: Span, cache: Cache, work: Workspace) -> None:
         super().__init__(x, span, cache, work)
         self.new: dict[int, Rows] = {}  # keys and values [T, K, H] of layers that have their own
-        self._shared: dict[tuple[int, int | None, int], tuple[Array, ...]] = {}
 
     def rope(self, kind: str) -> Rows:
         """Cosines and sines for a kind of layer, [T, H/2] each, or of width 0."""
@@ -54,20 +54,16 @@ class Tokens(Token):
         return self._rope[kind]
 
     def shared(self, slots: int, window: int | None, token_bytes: int) -> tuple[Array, ...]:
-        """What they see of a store, and who sees it (`shared_work`); made once for all layers of
-        one kind."""
-        key = slots, window, token_bytes
-        if key not in self._shared:
-            sizes = slots, window or 0, token_bytes
-            self._shared[key] = shared_work(self.position, len(self.x), *sizes, self.workers)
-        return self._shared[key]
+        """What they see of a store, and who sees it (`shared_work`)."""
+        sizes = slots, window or 0, token_bytes
+        return shared_work(self.position, len(self.x), *sizes, self.workers)
 
-    def room(self, layers: Sequence[int], keys: Array) -> Rows:
-        """For new keys and values of some layers, [layers, T, K, H] each, in the numbers of a
-        store's keys [slots, K, H]."""
-        made = np.empty((2, len(layers), len(self.x), *keys.shape[1:]), keys.dtype)
-        self.new |= {layer: (made[0, i], made[1, i]) for i, layer in enumerate(layers)}
-        return made[0], made[1]
+    def room(self, layer: int, keys: Array) -> Rows:
+        """For the new keys and values of a layer, [T, K, H] each, in the numbers of its store's
+        keys [slots, K, H]."""
+        made = np.empty((2, len(self.x), *keys.shape[1:]), keys.dtype)
+        self.new[layer] = made[0], made[1]
+        return self.new[layer]
 
     def slot(self, layer: int) -> int:
         """Where the first of them goes in a store, or -1: a ring takes them when they are
@@ -125,9 +121,7 @@ class SeveralAttention:
         self.project(tokens.x, *given, bias, qkv, tokens.workers)
         _, keys, values = tokens.store(one.store)
         own = len(bias) > N * H
-        if own:
-            tokens.room([layer], keys)
-        new_keys, new_values = tokens.new[layer]
+        new_keys, new_values = tokens.room(layer, keys) if own else tokens.new[layer]
         self.attend(
             qkv, N, *turning, *tokens.rope(one.kind), new_keys, new_values, keys, values,
             *tokens.shared(len(keys), window, keys.strides[0]), window or 0, one.cap, found,
@@ -158,33 +152,23 @@ class SeveralRun:
     """`run.Run` for some tokens."""
 
     def __init__(self, one: Run, work: Workspace) -> None:
-        self.one, self.run = one, work.choose(run_layers_several)
-        self.stored = [n.attention.store[0] for n in one.layers]  # whose keys each layer reads
-        n = one.layers[0]
-        self.widths = len(n.before[5]), len(n.behind[5])  # of queries, keys, values; of the MLP
-        self.own = self.widths[0] > n.options[1] * n.attention.store[2]
+        self.one, self.work, self.run = one, work, work.choose(run_layers_several)
+        self.attentions = [n.mixer for n in one.layers]
 
     def __call__(self, tokens: Tokens) -> None:
         """Take the streams through all of its layers."""
-        n, layer = self.one.layers[0], self.stored[0]
-        attention, places = n.attention, self.one.places(tokens)
-        _, keys, values = tokens.store(attention.store)
-        window = attention.store[3]
-        if self.own:
-            new_keys, new_values = tokens.room(self.stored, keys)
-        else:
-            read = [tokens.new[layer] for layer in self.stored]
-            new_keys, new_values = map(np.stack, zip(*read, strict=True))
-        slot = tokens.slot(layer) if self.own else -1
-        self.run(
-            tokens.x, places, (*n.before, keys, values, *n.behind), *n.options,
-            *tokens.rope(attention.kind), new_keys, new_values, slot,
-            *tokens.shared(len(keys), window, keys.strides[0]), window or 0, attention.cap,
-            n.activation, *self.widths, tokens.workers,
-        )  # fmt: skip
-        if self.own and slot < 0:
-            for layer in self.stored:
-                tokens.hold_back(layer)
+        self.work.rope_tables(self.one.kinds[0], tokens.span.end - 1)  # for the last of them, too
+        given = self.one.given(tokens.span, tokens.cache)
+        for attention in self.attentions:
+            if attention.has_keys:
+                tokens.room(attention.store[0], tokens.store(attention.store)[1])
+        read = [attention.store[0] for attention in self.attentions]
+        new = np.array([addresses(tokens.new[layer]) for layer in read], np.int64)
+        put = [a.has_keys and tokens.slot(a.store[0]) >= 0 for a in self.attentions]
+        self.run(tokens.x, tokens.position, given, new, np.array(put), tokens.workers)
+        for attention, done in zip(self.attentions, put, strict=True):
+            if attention.has_keys and not done:
+                tokens.hold_back(attention.store[0])
 
 
 class Several:
@@ -201,7 +185,7 @@ class Several:
         in_torch = [half for block in plain.layers for half in parts_of(block)]
         self.halves: list[Callable[..., None]] = []
         for one in halves:
-            n = 2 * len(one.layers) if isinstance(one, Run) else 1
+            n = 2 * len(one.layers) if isinstance(one, RUNS) else 1
             few = several_of(one, work)
             self.halves += [few] if few else in_torch[:n]
             del in_torch[:n]
@@ -251,11 +235,11 @@ def head_in_numbers(head: Any) -> bool:
 def in_numbers(one: Any) -> bool:
     """Whether a half, or a run, of one token has loops for several: those that read plain
     numbers."""
-    if isinstance(one, Run):
-        return one.layers[0].run is run_layers
     if isinstance(one, Attention):
-        return {one.project.loops, one.output.loops} == {NUMBERS}
-    return isinstance(one, MLP) and {one.activate.loops, one.down.loops} == {NUMBERS}
+        return {one.project.loops, one.output.reads} == {NUMBERS}
+    if isinstance(one, MLP):
+        return {one.activate.loops, one.down.reads} == {NUMBERS}
+    return isinstance(one, Run)
 
 
 def several_of(one: Any, work: Workspace) -> Callable[[Tokens], None] | None:
