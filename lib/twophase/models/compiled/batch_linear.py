@@ -7,6 +7,7 @@ bf16 is read by loops as it lies where the processor has no products of it.
 """
 
 import copy
+from typing import Any
 
 import torch
 from torch import nn
@@ -92,15 +93,26 @@ def wants_widening(module: nn.Module) -> bool:
     return in_bf16 and not multiplies_bf16()
 
 
+def with_places_of_its_own(module: nn.Module) -> Any:
+    """A module in which others can take the place of its parts, and of theirs; all else that it has
+    it shares with the one given: whoever listens to that one hears this one, too."""
+    made: Any = copy.copy(module)
+    made._modules = {
+        name: None if part is None else with_places_of_its_own(part)
+        for name, part in module._modules.items()
+    }
+    return made
+
+
 def with_batch_linears(model: Transformer, pack: bool) -> Transformer:
     """The model for a step of several sequences: its quantized layers as `CodesLinear`, those that
     want it as `WideningLinear`, and with `pack` its other linear layers as `PackedLinear` if memory
     has room for as much again; each where it can be, and nobody listens to it. All else is the
-    model's own, numbers and all. A model on another device than the CPU is returned as it is."""
+    model's own: numbers, hooks and what modules keep besides. A model on another device than the
+    CPU is returned as it is."""
     if model.device.type != "cpu":
         return model
-    numbers = [*model.parameters(), *model.buffers()]
-    made = copy.deepcopy(model, {id(tensor): tensor for tensor in numbers})
+    made: Transformer = with_places_of_its_own(model)
     pack = pack and available_bytes() > 2 * weight_bytes(model)
     for name, linear in list(made.named_modules()):
         try:

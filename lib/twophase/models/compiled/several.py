@@ -120,16 +120,15 @@ class SeveralAttention:
         qkv, found = np.empty((T, len(bias)), np.float32), np.empty((T, N, H), np.float32)
         self.project(tokens.x, *given, bias, qkv, tokens.workers)
         _, keys, values = tokens.store(one.store)
-        own = len(bias) > N * H
-        new_keys, new_values = tokens.room(layer, keys) if own else tokens.new[layer]
+        new_keys, new_values = tokens.room(layer, keys) if one.has_keys else tokens.new[layer]
         self.attend(
             qkv, N, *turning, *tokens.rope(one.kind), new_keys, new_values, keys, values,
             *tokens.shared(len(keys), window, keys.strides[0]), window or 0, one.cap, found,
         )  # fmt: skip
         slot = tokens.slot(layer)
-        if own and slot < 0:
+        if one.has_keys and slot < 0:
             tokens.hold_back(layer)
-        elif own:
+        elif one.has_keys:
             keys[slot : slot + T], values[slot : slot + T] = new_keys, new_values
         self.output(tokens, found.reshape(T, N * H))  # [T, N·H]
 
@@ -184,9 +183,12 @@ class Several:
         self.project = work.choose(project_several)
         in_torch = [half for block in plain.layers for half in parts_of(block)]
         self.halves: list[Callable[..., None]] = []
+        known: set[int] = set()  # the layers whose new keys loops make
         for one in halves:
             n = 2 * len(one.layers) if isinstance(one, RUNS) else 1
-            few = several_of(one, work)
+            made, read = keys_of(one)
+            few = several_of(one, work) if read <= known else None  # torch reads what torch makes
+            known |= made if few else set()
             self.halves += [few] if few else in_torch[:n]
             del in_torch[:n]
         self.in_loops = any(
@@ -240,6 +242,18 @@ def in_numbers(one: Any) -> bool:
     if isinstance(one, MLP):
         return {one.activate.loops, one.down.reads} == {NUMBERS}
     return isinstance(one, Run)
+
+
+def keys_of(one: Any) -> tuple[set[int], set[int]]:
+    """The layers whose keys a half, or a run, of one token makes, and those whose keys it reads and
+    does not make."""
+    made: set[int] = set()
+    read: set[int] = set()
+    halves = [n.mixer for n in one.layers] if isinstance(one, Run) else [one]
+    for half in halves:
+        if isinstance(half, Attention):
+            (made if half.has_keys else read).add(half.store[0])
+    return made, read - made
 
 
 def several_of(one: Any, work: Workspace) -> Callable[[Tokens], None] | None:

@@ -2,7 +2,7 @@
 one."""
 
 from collections.abc import Callable
-from threading import Lock
+from threading import RLock
 from typing import Any, cast
 
 import torch
@@ -63,7 +63,7 @@ class CompiledTransformer:
         self.parallel = parallel
         use_large_pages(*model.parameters())
         self.plain: dict[str, str] = {}  # what runs in torch, and why
-        self._work, self._version, self._lock = Workspace(model, parallel), Version(model), Lock()
+        self._work, self._version, self._lock = Workspace(model, parallel), Version(model), RLock()
         self._ran: set[bool] = set()  # whether with several tokens
         self._several: Several | None = None  # for passes of these, once they are wanted
         self._batched: Transformer | None = None  # for batches, once it is wanted
@@ -148,11 +148,11 @@ class CompiledTransformer:
         """Logits [B, T, V] or, with `at`, [B, V], as the plain model has them."""
         shape = tokens.shape if isinstance(tokens, torch.Tensor) else ()
         usual = len(shape) == 2 and tokens.dtype in (torch.int64, torch.int32)
-        usual = usual and positions is None and tree is None
+        usual = usual and tokens.is_cpu and positions is None and tree is None
         B, T = shape if usual else (0, 0)
         alone = B == 1 and (n_new is None or span_counts(n_new, 1, T) == (T,))
         if (
-            cache is None
+            not isinstance(cache, Cache)
             or not usual
             or (T != 1 and not (alone and 1 < T <= MOST and self._of_several))
         ):
@@ -183,9 +183,10 @@ class CompiledTransformer:
             in_loops = (is_quantized(m) or wants_widening(m) for m in self.model.modules())
             if not large and not any(in_loops):
                 return self.model
-            copied = [m.weight for _, m in linears(self.model) if not wants_widening(m)]
-            self._version.add(copied)
-            self._batched = with_batch_linears(self.model, large)
+            with self._lock:  # no step of another thread may see the version half added to
+                copied = [m.weight for _, m in linears(self.model) if not wants_widening(m)]
+                self._version.add(copied)
+                self._batched = with_batch_linears(self.model, large)
         self._version.check()
         return self._batched
 
@@ -193,10 +194,12 @@ class CompiledTransformer:
     def _of_several(self) -> Several | None:
         """What runs a pass of a few tokens of one sequence; None where that is the plain model."""
         if self._several is None:
-            parts = self._embed, self._halves, self._head
-            all_in_loops = not without_loops(*parts)
-            plain = self.model if all_in_loops else self._of_batches()
-            self._several = Several(*parts, plain, self._work)
+            with self._lock:
+                self._version.check()  # it takes layers of the model as they are now
+                parts = self._embed, self._halves, self._head
+                all_in_loops = not without_loops(*parts)
+                plain = self.model if all_in_loops else self._of_batches()
+                self._several = Several(*parts, plain, self._work)
         none = self._several.plain is self.model and not self._several.in_loops
         return None if none else self._several
 
