@@ -18,7 +18,7 @@ from torch import nn
 from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models.checkpoints import load
 from twophase.models.compiled import CompiledTransformer, several
-from twophase.models.compiled.several import SeveralAttention, SeveralMLP, SeveralRun
+from twophase.models.compiled.several_halves import SeveralAttention, SeveralMLP, SeveralRun
 from twophase.models.compiled.transformer import MOST
 from twophase.models.hugging_face.config import read_config
 from twophase.models.quantize import quantize
@@ -99,7 +99,7 @@ def test_layers_of_every_kind_do_their_part_in_loops_or_in_torch(config):
 def test_layers_that_read_the_keys_of_others_may_be_a_run():
     model = random_model(replace(SHARED, kv_source=(0, 1, 0, 1, 1)))
     compiled = CompiledTransformer(model)
-    assert made_of(compiled) == [SeveralRun, SeveralRun]
+    assert made_of(compiled) == [SeveralRun]
     assert disagreement(model, compiled, PASSES, prompt=3) < TOLERANCE
 
 

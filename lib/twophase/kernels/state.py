@@ -87,6 +87,15 @@ class State(Store):
         self._proposed, self._span = [side.room], span
         return side
 
+    def steps(self, span: Span) -> list[Tensors]:
+        """The same for several tokens: the state, then room for the one after each. Where tokens
+        can be taken back each has its own; else only the last is wanted, and two take turns."""
+        n = span.T if self.rollback + 1 >= span.T else 2
+        rooms = [past.new_empty(n, *past[:, -1].shape) for past in self.held]
+        after = [tuple(room[t % n] for room in rooms) for t in range(span.T)]
+        self._proposed, self._span = (after if n == span.T else after[-1:]), span
+        return [self.now, *after]
+
     def can_commit(self, span: Span) -> bool:
         """Whether this pass went through the layer: what it never read, it cannot keep."""
         return self._span is span
