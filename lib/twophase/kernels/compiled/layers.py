@@ -88,49 +88,40 @@ def add_mlp(x: Array, mlp: Mlp, eps: np.float32, activation: int, h: Array, part
     project_add(mlp.down, mlp.down_bias, between, x, parts)
 
 
-class AttentionRun(NamedTuple):
-    """Layers of attention and MLP. They differ in their sizes, in whether they have keys of their
-    own, and in what they see; all matrices are of the type of `like`, all keys and values of that
-    of `keys`."""
-
-    rope: Array  # cosines and sines, [kinds, 2, positions, H/2]
-    places: Array  # int64 [layers, 19]: where the arrays of a `Layer` begin
-    shapes: Array  # int64 [layers, 19, 3]: their sizes
-    sees: Array  # int64 [layers, 2]: a window (0: none), and a kind of RoPE
-    like: Array
-    keys: Array
-    eps: np.float32
-    head_eps: np.float32
-    interleaved: bool
-    scale: np.float32
-    softcap: float
-    activation: int
-
-
 @loop
-def run_layers(x: Array, position: int, run: AttentionRun, parts: int) -> None:
+def run_layers(
+    x: Array, position: int, rope: Array, places: Array, shapes: Array, sees: Array, like: Array,
+    keys: Array, eps: np.float32, head_eps: np.float32, interleaved: bool, scale: np.float32,
+    softcap: float, activation: int, parts: int,
+) -> None:  # fmt: skip
     """Take the stream x [D] of the token at a position through layers, which also put it into the
-    cache."""
+    cache. They differ in their sizes, in whether they have keys of their own, and in what they see.
+
+    `places` int64 [layers, 19] and `shapes` [layers, 19, 3]: where the arrays of a `Layer` begin,
+    and their sizes; matrices are of the type of `like`, keys and values of that of `keys`. `sees`
+    int64 [layers, 2]: its window (0: none) and its kind of RoPE, of the cosines and sines in
+    `rope`, [kinds, 2, positions, H/2].
+    """
     h = np.empty(len(x), _f32)
-    for i in range(len(run.places)):
-        layer = layer_at(run.places[i], run.shapes[i], run.like, run.keys)
+    for i in range(len(places)):
+        layer = layer_at(places[i], shapes[i], like, keys)
         slots, K, H = layer.keys.shape
-        N, window, kind = layer.o.shape[1] // H, run.sees[i, 0], run.sees[i, 1]
+        N, window, kind = layer.o.shape[1] // H, sees[i, 0], sees[i, 1]
         qkv, found = np.empty(len(layer.qkv_bias), _f32), np.empty((1, N, H), _f32)
         norm_project(
-            x, layer.norm, layer.shift, run.eps, layer.q, layer.k, layer.v, layer.qkv_bias, h, qkv,
+            x, layer.norm, layer.shift, eps, layer.q, layer.k, layer.v, layer.qkv_bias, h, qkv,
             parts,
         )  # fmt: skip
         table, tasks, first_task = lone_work(
-            position + 1, slots, window, K * H * run.keys.itemsize, parts
+            position + 1, slots, window, K * H * keys.itemsize, parts
         )
         turn_append_attend(
-            qkv, N, layer.q_norm, layer.k_norm, run.head_eps, run.interleaved, run.scale,
-            run.rope[kind, 0, position], run.rope[kind, 1, position], layer.keys, layer.values,
-            position % slots, table, tasks, first_task, run.softcap, found,
+            qkv, N, layer.q_norm, layer.k_norm, head_eps, interleaved, scale,
+            rope[kind, 0, position], rope[kind, 1, position], layer.keys, layer.values,
+            position % slots, table, tasks, first_task, softcap, found,
         )  # fmt: skip
         project_add(layer.o, layer.o_bias, found.reshape(found.size), x, parts)
-        add_mlp(x, layer.mlp, run.eps, run.activation, h, parts)
+        add_mlp(x, layer.mlp, eps, activation, h, parts)
 
 
 Codes = tuple[Array, Array, Array]  # a matrix as `quantized` reads it: codes, scales, zero points

@@ -81,76 +81,58 @@ def state_space_layer_at(
     )  # fmt: skip
 
 
-class LinearRun(NamedTuple):
-    """Layers of linear attention and MLP, with states of one shape; all matrices are of the type of
-    `like`."""
-
-    rope: Array  # cosines and sines, [1, 2, positions, f/2]
-    states: Array  # int64 [layers, 2]: where a state lies, and room for the one after the token
-    places: Array  # int64 [layers, 15]: where the arrays of a `LinearLayer` begin
-    shapes: Array  # int64 [layers, 15, 3]: their sizes
-    like: Array
-    sums: Array  # of the shape of a state
-    eps: np.float32
-    activation: int
-
-
 @loop
-def run_linear_layers(x: Array, position: int, run: LinearRun, parts: int) -> None:
-    """Take the stream x [D] of the token at a position through layers, and leave the states after
-    it in their room."""
+def run_linear_layers(
+    x: Array, places: Array, shapes: Array, states: Array, like: Array, sums: Array,
+    eps: np.float32, f: int, cos: Array, sin: Array, activation: int, parts: int,
+) -> None:  # fmt: skip
+    """Take the stream x [D] through layers of linear attention with queries and keys of f numbers.
+
+    `places` int64 [layers, 15] and `shapes` [layers, 15, 3]: where the arrays of a `LinearLayer`
+    begin, and their sizes. `states` [layers, 2]: where its state lies, of the shape of `sums`, and
+    room for the one after the token.
+    """
     h = np.empty(len(x), _f32)
-    for i in range(len(run.places)):
-        layer = linear_layer_at(run.places[i], run.shapes[i], run.like)
-        before, after = at(run.states[i, 0], run.sums), at(run.states[i, 1], run.sums)
+    for i in range(len(places)):
+        layer = linear_layer_at(places[i], shapes[i], like)
+        before, after = at(states[i, 0], sums), at(states[i, 1], sums)
         qkv, found = np.empty(len(layer.qkv_bias), _f32), np.empty(layer.o.shape[1], _f32)
         norm_project(
-            x, layer.norm, layer.shift, run.eps, layer.q, layer.k, layer.v, layer.qkv_bias, h, qkv,
+            x, layer.norm, layer.shift, eps, layer.q, layer.k, layer.v, layer.qkv_bias, h, qkv,
             parts,
         )  # fmt: skip
-        linear_attention_step(
-            qkv, len(layer.q) // len(before), run.rope[0, 0, position], run.rope[0, 1, position],
-            before, after, found,
-        )  # fmt: skip
+        linear_attention_step(qkv, f, cos, sin, before, after, found)
         project_add(layer.o, layer.o_bias, found, x, parts)
-        add_mlp(x, layer.mlp, run.eps, run.activation, h, parts)
-
-
-class StateSpaceRun(NamedTuple):
-    """Layers with a selective state space and MLP, with states of one shape; all matrices are of
-    the type of `like`."""
-
-    rope: Array  # nothing is turned
-    states: Array  # int64 [layers, 4]: where inputs and memory lie, and room for those to come
-    places: Array  # int64 [layers, 20]: where the arrays of a `StateSpaceLayer` begin
-    shapes: Array  # int64 [layers, 20, 3]: their sizes
-    like: Array
-    inputs: Array  # of the shape of the last inputs
-    memory: Array  # of the shape of a memory
-    eps: np.float32
-    activation: int
+        add_mlp(x, layer.mlp, eps, activation, h, parts)
 
 
 @loop
-def run_state_space_layers(x: Array, position: int, run: StateSpaceRun, parts: int) -> None:
-    """Take the stream x [D] of a token, wherever it stands, through layers, and leave the states
-    after it in their room."""
+def run_state_space_layers(
+    x: Array, places: Array, shapes: Array, states: Array, like: Array, inputs: Array,
+    memory: Array, eps: np.float32, activation: int, parts: int,
+) -> None:  # fmt: skip
+    """Take the stream x [D] through layers with a selective state space.
+
+    `places` int64 [layers, 20] and `shapes` [layers, 20, 3]: where the arrays of a
+    `StateSpaceLayer` begin, and their sizes. `states` [layers, 4]: where its last inputs and its
+    memory lie, of the shapes of `inputs` and `memory`, and room for both after the token.
+    """
     h = np.empty(len(x), _f32)
-    for i in range(len(run.places)):
-        layer = state_space_layer_at(run.places[i], run.shapes[i], run.like, run.memory)
-        states = run.states[i]
+    for i in range(len(places)):
+        layer = state_space_layer_at(places[i], shapes[i], like, memory)
         wide = len(layer.skip)
         projected, y = np.empty(2 * wide, _f32), np.empty(wide, _f32)
         u, gate, low = projected[:wide], projected[wide:], np.empty(len(layer.w_x), _f32)
         norm_project(
-            x, layer.norm, layer.shift, run.eps, layer.w_in, layer.w_in[:0], layer.w_in[:0],
+            x, layer.norm, layer.shift, eps, layer.w_in, layer.w_in[:0], layer.w_in[:0],
             layer.in_bias, h, projected, parts,
         )  # fmt: skip
-        before, after = at(states[0], run.inputs), at(states[2], run.inputs)
-        convolve(u, layer.filters, layer.filter_bias, before, after)
+        convolve(
+            u, layer.filters, layer.filter_bias, at(states[i, 0], inputs), at(states[i, 2], inputs)
+        )
         state_space_step(
             u, gate, layer.w_x, layer.w_dt, layer.dt_bias, layer.A, layer.skip,
-            at(states[1], run.memory), at(states[3], run.memory), low, y,
+            at(states[i, 1], memory), at(states[i, 3], memory), low, y,
         )  # fmt: skip
         project_add(layer.o, layer.o_bias, y, x, parts)
-        add_mlp(x, layer.mlp, run.eps, run.activation, h, parts)
+        add_mlp(x, layer.mlp, eps, activation, h, parts)

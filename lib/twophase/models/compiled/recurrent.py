@@ -4,11 +4,14 @@ A state belongs to the cache, which keeps the new one when the pass is committed
 and write the one after the token elsewhere.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
 
 from twophase.kernels.compiled.recurrence import convolve, linear_attention_step, state_space_step
+from twophase.kernels.compiled.state_layers import run_linear_layers, run_state_space_layers
 from twophase.kernels.linear_attention import sums_shape
 from twophase.models.compiled.plain import PlainHalf
 from twophase.models.compiled.products import Output, norm_projection
@@ -31,7 +34,7 @@ def advanced(
 class LinearState:
     """Linear attention in three calls: norm and projections; state and answer; the output."""
 
-    kind = "linear"
+    run = run_linear_layers  # these, with MLPs, one behind the other
     between: tuple[np.ndarray, ...] = ()  # what loops take between projections and output
     more_matrices: tuple[np.ndarray, ...] = ()  # those among it that are weights
 
@@ -54,12 +57,16 @@ class LinearState:
         self.attend(self.qkv, self.f, *token.rope("linear"), before, after, self.out)
         self.output(token)
 
+    def options(self, token: Token) -> tuple[Any, ...]:
+        """What else its loop takes for a token."""
+        return self.f, *token.rope("linear")
+
 
 class StateSpaceState:
     """A selective state space in four calls: norm and projection; convolution; memory and gate; the
     output."""
 
-    kind = "ssm"
+    run = run_state_space_layers
 
     def __init__(self, half: PlainHalf, work: Workspace) -> None:
         layer, before = half.layer, norm(half.before)
@@ -98,3 +105,7 @@ class StateSpaceState:
             new_memory, self.low, self.y,
         )  # fmt: skip
         self.output(token)
+
+    def options(self, token: Token) -> tuple[Any, ...]:
+        """Nothing else."""
+        return ()

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from twophase.kernels.compiled.addresses import addresses, shapes
-from twophase.kernels.compiled.layers import AttentionRun, run_layers
+from twophase.kernels.compiled.layers import run_layers
 from twophase.kernels.span import Span
 from twophase.kernels.store import Store
 from twophase.models.cache import Cache
@@ -54,7 +54,8 @@ def numbers_of(layer: Layer, *kinds: type) -> Numbers | None:
 
 
 class Run:
-    """Some such layers."""
+    """Some layers of attention and MLP. `sees`: how far each one sees, and by which of the `kinds`
+    of RoPE it turns."""
 
     def __init__(self, layers: Sequence[Layer], work: Workspace) -> None:
         self.layers = [n for layer in layers if (n := numbers_of(layer, Attention))]
@@ -64,9 +65,7 @@ class Run:
         self.kinds = tuple(sorted({attention.kind for attention in attentions}))
         sees = [(a.store[3] or 0, self.kinds.index(a.kind)) for a in attentions]
         self.sees = np.array(sees, np.int64)
-        self._known: WeakKeyDictionary[Cache, tuple[list[Store], AttentionRun]] = (
-            WeakKeyDictionary()
-        )
+        self._known: WeakKeyDictionary[Cache, tuple[list[Store], Arrays]] = WeakKeyDictionary()
 
     @staticmethod
     def common(layer: Layer) -> tuple[Any, ...] | None:
@@ -76,18 +75,19 @@ class Run:
 
     def __call__(self, token: Token) -> None:
         """Take the stream through all of them."""
-        self.run(token.x, token.position, self.given(token.span, token.cache), token.workers)
+        given = self.given(token.span, token.cache)
+        self.run(token.x, token.position, *given, token.workers)
 
-    def given(self, span: Span, cache: Cache) -> AttentionRun:
+    def given(self, span: Span, cache: Cache) -> tuple[Any, ...]:
         """What the loops take for a token of a cache. ValueError for a cache of another model."""
-        known, rope = self._known.get(cache), self.work.rope_of_kinds(self.kinds, span.starts[0])
-        if known is None or known[0] != [*cache.stores.values()] or known[1].rope is not rope:
+        known = self._known.get(cache)
+        if known is None or known[0] != [*cache.stores.values()]:  # not these very stores
             found = self._find(Token(np.empty(0, np.float32), span, cache, self.work))
-            known = [*cache.stores.values()], AttentionRun(rope, *found, *self.options)
-            self._known[cache] = known  # as long as it has these very stores
-        return known[1]
+            known = self._known[cache] = [*cache.stores.values()], found
+        rope = self.work.rope_of_kinds(self.kinds, span.starts[0])
+        return rope, *known[1], *self.options
 
-    def _find(self, token: Token) -> tuple[Any, ...]:
+    def _find(self, token: Token) -> Arrays:
         """Where the arrays of all layers begin and their sizes, what each layer sees, and an array
         of matrices and one of keys for their types."""
         rows, sizes = [], []
@@ -96,7 +96,8 @@ class Run:
             store = n.mixer.store
             _, keys, values = token.store(store)
             # one dtype for all, and the same room for all that see as far
-            for kind, size in ((), (keys.dtype,)), (store[1:], (keys.shape, keys.strides)):
+            types, room = (keys.dtype, values.dtype), (keys.shape, values.shape)
+            for kind, size in ((), types), (store[1:], room):
                 layer, wanted, found = first.setdefault(kind, (store[0], size, keys))
                 if size != wanted:
                     raise ValueError(
