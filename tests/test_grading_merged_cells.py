@@ -4,11 +4,13 @@ right above the call of its check is right, and what a cell did not come to is t
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from test_grading_clumsy import Cells, cells_of, graded, id_of, is_answer, own, wrong
 
 from twophase.grading.files.cell_names import defined
+from twophase.grading.files.check_calls import CheckCalls
 
 TOPIC = "kv_cache"
 FIRST, SECOND = "kv_cache-kv_bytes", "kv_cache-max_batch"
@@ -54,6 +56,81 @@ CALL = f"check({FIRST!r})"
 )
 def test_what_is_right_at_its_check_is_right_however_that_is_called(call: str, below: str) -> None:
     assert of_two(merged(MERGED.replace("{call}", call).replace("{below}", below))) == {}
+
+
+A_LINE = "def kv_bytes(L, D, N, K, H, bytes_per_value): return 2 * L * K * H * bytes_per_value"
+ALIASES = {
+    "imported": ("from twophase.lab import check as verify", "verify({!r})"),
+    "assigned": ("verify = check", "%time verify({!r})"),
+    "of a module": ("import twophase.lab as lab\nverify = lab.check", "verify({!r})"),
+    "partial": ("from functools import partial", "partial(check, {!r})()"),
+    "bound": ("from functools import partial\nverify = partial(check, {!r})", "verify()"),
+    "handed on": ("def ask(how, i): how(i)", "ask(check, {!r})"),
+    "mapped": ("", "assert all(map(check, [{!r}]))"),
+    "in a function": ("def ask(ids): return [*map(check, ids)]", "ask([{!r}])"),
+    "in a list": ("tools = [check, print]", "tools[0]({!r})"),
+    "looked up": ("import twophase.lab", "getattr(twophase.lab, 'check')({!r})"),
+    "a global": ("", "globals()['check']({!r})"),
+    "annotated": ("from typing import Any\nverify: Any = check", "verify({!r})"),
+    "an id by name": ("first = {!r}", "check(first)"),
+    "an id of a list": (f"ids = [{{!r}}, {SECOND!r}]", "check(ids[0])"),
+    "a name anew": ("this = 'kv_cache-rope'\nthis = {!r}", f"check(this)\nthis = {SECOND!r}"),
+}
+
+
+@pytest.mark.parametrize("above", [True, False], ids=["in a cell above", "in the same cell"])
+@pytest.mark.parametrize("alias", ALIASES)
+def test_a_check_is_called_by_whatever_name_and_id_the_notebook_gave_it(
+    alias: str, above: bool
+) -> None:
+    first, call = (line.format(FIRST) for line in ALIASES[alias])
+    trial = f"{AGAIN}\n{{b}}\ncheck({SECOND!r})\ndel max_batch"
+    if not above:
+        assert of_two(merged(f"{first}\n{{a}}\n{call}\n{trial}")) == {}
+        return
+    cells = merged(f"{{a}}\n{call}\n{trial}")
+    assert of_two([cells[0], own(first), *cells[1:]]) == {}
+
+
+def test_points_that_are_shown_below_a_trial_are_no_check_called_again() -> None:
+    shown = f"print({FIRST!r}, points)"
+    assert of_two(merged(f"{{a}}\npoints = {CALL}\n{AGAIN}\n{shown}\n{{b}}")) == {}
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        f"if True:\n    {A_LINE}\n    {CALL}\n    kv_bytes = None\n{{b}}",
+        f"with suppress():\n    {A_LINE}\n    {CALL}\n    del kv_bytes\n{{b}}",
+        f"{{a}}\nfor _ in [1]:\n    {CALL}\n    kv_bytes = None\n{{b}}",
+        f"def main():\n    global kv_bytes\n    {A_LINE}\n    {CALL}\n    kv_bytes = None\n"
+        "main()\n{b}",
+        f"{{a}}\ncheck('kv_cache' + '-kv_bytes')\n{AGAIN}\n{{b}}",
+        f"{{a}}\n{CALL}\n{AGAIN}\n{{b}}\nT = {'a' * 60_000!r}",
+        f"{{b}}\ncheck({SECOND!r})\nmax_batch = None\n{{a}}\nT = {'a' * 60_000!r}",
+    ],
+    ids=["if", "with", "for", "def", "an id in two pieces", "a long cell", "of another's id"],
+)
+@pytest.mark.parametrize("base", [True, False], ids=["of the first's id", "of no id"])
+def test_a_trial_that_no_cut_can_part_from_its_check_is_told(template: str, base: bool) -> None:
+    """Nobody is told to restart the kernel, which would show the same as before."""
+    cells = merged(template, base)
+    seen = graded(TOPIC, [cells[0], own("from contextlib import suppress"), *cells[1:]])
+    lost = dict(wrong(seen)).keys() & {FIRST, SECOND}
+    [(where, says)] = [(f.where, f.says) for f in seen.flags if f.name == "defined_again"]
+    assert lost <= {where}, "or it is right by itself, and told all the same"
+    assert says.startswith(("Cell 3 defines it and then changes", "Cell 3 defines it again"))
+    assert "restart" not in "".join(why for _, why in wrong(seen))
+
+
+def test_a_notebook_of_names_that_stand_for_names_is_read_in_time() -> None:
+    """Names of `check`, or of many ids, handed on from name to name by the thousand."""
+    ids = "".join(f"'t-{n}'," for n in range(5000))
+    cells = ["x = ['t-a']\n" + "x = [x, x]\n" * 4000, f"x = [{ids}]"]
+    cells += ["".join(f"a{n}_{m} = x, check\n" for m in range(2500)) for n in range(20)]
+    read, began = CheckCalls(), time.process_time()
+    assert sum(len(read.parts(source)) for source in cells) >= len(cells)
+    assert time.process_time() - began < 20
 
 
 def test_a_test_above_the_answer_calls_the_check_where_it_is_called() -> None:

@@ -108,11 +108,16 @@ class _Run:
                 "It is right by itself, and another cell of the notebook breaks it: judged by"
                 " itself."
             )
-        again = self._plan.overwrites(exercise_id, entries)
-        if again and (graded.alone or not graded.verdict.right):
+        told = graded.alone or not graded.verdict.right
+        if told and (again := self._plan.overwrites(exercise_id, entries)):
             found["defined_again"] = (
                 f"Cell {again[-1].cell} defines it again, and no check stands between: that one is"
                 " asked. Give it another name."
+            )
+        elif told and (cell := self._plan.changes(exercise_id, entries)):
+            found["defined_again"] = (
+                f"Cell {cell} defines it and then changes or deletes it, and what stands last is"
+                " asked: put what is below its check into a cell of its own, below that."
             )
         withheld = [o for o in graded.verdict.outcomes if "Withheld" in o.message]
         if withheld or "Withheld" in graded.cell.types:

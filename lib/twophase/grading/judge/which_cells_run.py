@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from twophase.grading.files.cell_names import checked, defined, only_defines, parts, used
+from twophase.grading.files.cell_names import changes, defined, only_defines, used
+from twophase.grading.files.check_calls import CheckCalls
 from twophase.grading.files.notebook import Cell, Notebook
 from twophase.grading.release.release import Release
 from twophase.grading.results.grade import NOT_ASKED, Flag
@@ -103,6 +104,14 @@ class ExecutionPlan:
         below = (s for s in above if s.number > max(mine) and s.role != "given")
         return tuple(s for s in below if _defines(s.source, entries))
 
+    def changes(self, exercise_id: str, entries: Sequence[str]) -> int:
+        """The cell, counted from 1, that binds one of its names more than once, or deletes it, and
+        is asked at its end; 0 if none does."""
+        above = [s for s in self.above(exercise_id) if s.role not in ("setup", "given")]
+        cell = max((s.cell for s in above if _defines(s.source, entries)), default=0)
+        pieces = [s.source for s in above if s.cell == cell]
+        return cell if cell and any(changes(pieces, e) for e in entries) else 0
+
     def is_stub(self, exercise_id: str) -> bool:
         """Whether the exercise's own cell is a stub still."""
         return any("NotYet" in s.source for s in self.answers(exercise_id))
@@ -135,14 +144,15 @@ class ExecutionPlan:
 def make_plan(notebook: Notebook, release: Release) -> ExecutionPlan:
     """The release's cells first, then the submission's where they stand."""
     code = [(n, cell) for n, cell in enumerate(notebook.cells, 1) if cell.is_code]
-    cut = [(n, replace(cell, source=part)) for n, cell in code for part in parts(cell.source)]
-    cells = {number: cell for number, (_, cell) in enumerate(cut)}
+    calls = CheckCalls()
+    cut = [(n, replace(c, source=s), ids) for n, c in code for s, ids in calls.parts(c.source)]
+    cells = {number: cell for number, (_, cell, _) in enumerate(cut)}
     answers = _answers(cells, release)
     steps = [
         replace(s, cell=cut[s.number][0]) if s.number >= 0 else s
         for s in _steps(cells, answers, release)
     ]
-    checks = _checks(cells, release)
+    checks = _checks(cells, release) | {i: n for n, (_, _, ids) in enumerate(cut) for i in ids}
     last = {i: _asked_below(i, cells, answers, checks) for i in release.exercises}
     asked = {i: sum(s.number <= n for s in steps) for i, n in last.items()}
     flags = [f for n, cell in enumerate(notebook.cells) for f in _cell_flags(n, cell, release)]
@@ -214,11 +224,8 @@ def _adds_nothing(cell: Cell, release: Release) -> bool:
 
 
 def _checks(cells: Mapping[int, Cell], release: Release) -> dict[str, int]:
-    """Where the last check of each exercise stands: a cell that calls it, else one of its id."""
-    marked = {
-        c.grade_id.removesuffix("-check"): n for n, c in cells.items() if _is_check(c, release)
-    }
-    return marked | {i: n for n, c in cells.items() for i in checked(c.source)}
+    """Where the last cell of each exercise's check stands."""
+    return {c.grade_id.removesuffix("-check"): n for n, c in cells.items() if _is_check(c, release)}
 
 
 def _asked_below(
