@@ -17,7 +17,7 @@ from hostile.worker import LIMITS, zygote
 from twophase.checks import registry
 from twophase.checks.judge import judge
 from twophase.grading.files.cell_names import only_defines
-from twophase.grading.files.check_calls import CheckCalls
+from twophase.grading.files.check_calls import parts
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.one_submission import SubmissionJudge
@@ -424,7 +424,7 @@ def test_a_check_above_all_of_its_answer_was_called_too_early_in_one_cell_as_in_
     ],
 )
 def test_a_cell_is_cut_below_its_checks_and_nowhere_else(source: str, cut: list[str]) -> None:
-    assert [part for part, _ in CheckCalls().parts(source)] == cut
+    assert parts(source) == cut
 
 
 KEEPS_ALL_BLOCKS = """

@@ -63,8 +63,10 @@ class _Run:
         self._grade = Grade(flags=list(self._plan.flags))
 
     def grade(self) -> Grade:
-        with self._replay.kept(self._plan.steps, self._together) as live:
-            seen = {i: self._first(i, live) for i in self._plan.order()}
+        seen = self._seen(self._plan.order(), whole=self._plan.speaks_below())
+        if moved := self._plan.moved(self._replay.called()):
+            self._plan.asked.update(moved)
+            seen |= self._seen([i for i in self._plan.order() if i in moved])
         with self._replay.kept(self._plan.steps, self._together, 2) as pair:
             for i, first in seen.items():  # once the process of all together has ended
                 above = partial(pair, self._plan.asked[i])
@@ -86,6 +88,15 @@ class _Run:
         self._grade.trouble |= self._replay.trouble | self._look.trouble
         self._grade.forks = self._replay.forks
         return self._grade
+
+    def _seen(self, exercise_ids: Sequence[str], whole: bool = False) -> dict[str, Graded]:
+        """Each exercise asked where its check stands, in one process after the other's cells. If it
+        is `whole`, what stands below the last check runs, too."""
+        with self._replay.kept(self._plan.steps, self._together) as live:
+            seen = {i: self._first(i, live) for i in exercise_ids}
+            if whole:
+                live(len(self._plan.steps))
+        return seen
 
     def _first(self, exercise_id: str, live: Callable[[int], Sequence[Session]]) -> Graded:
         exercise = self._release.exercises[exercise_id]
