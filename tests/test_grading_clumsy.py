@@ -420,6 +420,8 @@ def test_a_check_above_all_of_its_answer_was_called_too_early_in_one_cell_as_in_
         ("%%time\ncheck('t-a')\nb = 2", ["%%time\ncheck('t-a')", "%%time\nb = 2"]),
         ("\n%%timeit\ncheck('t-a')\nb = 2", ["\n%%timeit\ncheck('t-a')\nb = 2"]),
         ("check('t-a')\nb = ", ["check('t-a')\nb = "]),
+        ("import math; check('t-a')\ndef b(): 1", ["import math; check('t-a')", "def b(): 1"]),
+        ("import math\ndef b():\n    check('t-a')", ["import math\ndef b():\n    check('t-a')"]),
         ("check(1)\n" * 101, ["check(1)\n" * 101]),
     ],
 )

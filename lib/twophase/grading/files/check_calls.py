@@ -13,6 +13,8 @@ RUNS_ITS_CELL = re.compile(r"\s*%%(?:time|capture)\b.*\n")  # in the notebook's 
 COMMENT = re.compile(r"""("[^"\n]*"|'[^'\n]*')|#.*""")  # not a # in a string: \1
 CALLS_CHECK = re.compile(r"\bcheck[ \t]*\(")
 CALLS = re.compile(r"[\w\])][ \t]*\(")
+# a line at the margin that is no definition, import, comment or closing bracket: it may call
+AT_ONCE = re.compile(r"^(?!(?:async )?def |class |(?:import|from) [^;\n]*$)[^\s#)\]}]", re.M)
 JOINT = re.compile(r"[ \t]*;?[ \t]*(?:\\\n[ \t]*)*")  # of two statements on one line
 ID = re.compile(r"""(?<!hint\()(?<!solution\()['"](\w+-[\w-]+)['"]""")
 MOST_PARTS = 100  # of a cell, so that its pieces do not cost much more than the whole
@@ -34,8 +36,8 @@ def parts(source: str, names: Iterable[str] = ()) -> list[str]:
     begins = RUNS_ITS_CELL.match(source)
     head = begins[0] if begins else ""
     body = source.removeprefix(head)
-    asks = len(source) <= LONGEST and not body.lstrip().startswith("%%")
-    if not (asks and (CALLS_CHECK.search(body) or ID.search(body) or defined(body) & {*names})):
+    reads = len(source) <= LONGEST and not body.lstrip().startswith("%%") and AT_ONCE.search(body)
+    if not (reads and (CALLS_CHECK.search(body) or ID.search(body) or defined(body) & {*names})):
         return [source]
     if not (tree := parsed_as_a_cell(body)):
         return [source]
