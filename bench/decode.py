@@ -1,6 +1,7 @@
 """A decode step of a whole model: ours (plain and compiled), transformers and llama.cpp on the same
 random weights, in one run. In int8 and int4, ours compiled and llama.cpp's Q8_0 and Q4_0, with the
-step in bf16 beside them.
+step in bf16 beside them. `--tokens 5`: a pass over so many tokens of a sequence, with the logits of
+each, as drafted ones are verified.
 
 All take turns, with reads of as many bytes as the step has to read; so ratios are taken within a
 round. `--layers` makes the model smaller, `--clock cpu` counts processor time, which a busy machine
@@ -48,13 +49,15 @@ def random_llama(layers: int, dtype: torch.dtype) -> Transformer:
     return Transformer(config).to(dtype).eval().requires_grad_(False)
 
 
-def our_step(model: Transformer, run: Callable[..., torch.Tensor], S: int, B: int) -> Callable:
+def our_step(
+    model: Transformer, run: Callable[..., torch.Tensor], S: int, B: int, T: int
+) -> Callable:
     """A step of ours on noise, with a cache in the dtype of the weights."""
-    cache = model.new_cache(B, S + 1)
+    cache = model.new_cache(B, S + T)
     cache.fill_with_noise(S)
-    token = torch.full((B, 1), 5)
+    tokens = torch.full((B, T), 5)
 
-    return lambda: run(token, cache, at=-1, commit=False)
+    return lambda: run(tokens, cache, commit=False)
 
 
 def rounded(model: Transformer, how: IntegerFormat) -> Transformer:
@@ -72,7 +75,7 @@ def step_bytes(model: Transformer, S: int, B: int) -> int:
 
 
 def ways(
-    model: Transformer, S: int, B: int, name: str, without: list[str]
+    model: Transformer, S: int, B: int, T: int, name: str, without: list[str]
 ) -> dict[str, tuple[Callable[[], object], int]]:
     """The steps that are there, each with the bytes that it has to read."""
     n_bytes = step_bytes(model, S, B)
@@ -89,22 +92,23 @@ def ways(
         small = rounded(model, how)
         size = step_bytes(small, S, B)
         run = CompiledTransformer(small)
-        add(f"ours, compiled, {name}", lambda: our_step(small, run, S, B), size)
+        add(f"ours, compiled, {name}", lambda: our_step(small, run, S, B, T), size)
         if "llama.cpp" not in without:
-            add(f"llama.cpp, {theirs}", lambda: llama_cpp_step(model, S, B, theirs), size)
+            add(f"llama.cpp, {theirs}", lambda: llama_cpp_step(model, S, B, T, theirs), size)
     compiled = CompiledTransformer(model)
-    add("ours, compiled", lambda: our_step(model, compiled, S, B), n_bytes)
+    add("ours, compiled", lambda: our_step(model, compiled, S, B, T), n_bytes)
     if name in DTYPES:
-        add("ours, plain", lambda: our_step(model, model, S, B), n_bytes)
+        add("ours, plain", lambda: our_step(model, model, S, B, T), n_bytes)
     for peer, make in PEERS.items():
         if peer not in without and (name in DTYPES or peer == "llama.cpp"):
-            add(peer, lambda make=make: make(model, S, B), n_bytes)
+            add(peer, lambda make=make: make(model, S, B, T), n_bytes)
     return found
 
 
 def run(model: Transformer, S: int, B: int, name: str, options: argparse.Namespace) -> Case:
     """Race all steps that are there for one context and batch."""
-    found = ways(model, S, B, name, options.without)
+    T = options.tokens
+    found = ways(model, S, B, T, name, options.without)
     n_bytes = next(iter(found.values()))[1]
     # a bf16 is an fp32, and some processors multiply only the latter fast
     squares = {
@@ -121,7 +125,7 @@ def run(model: Transformer, S: int, B: int, name: str, options: argparse.Namespa
     fastest = min(limits, key=lambda way: result[way].median_s)
     bytes_per_s = n_bytes / result[fastest].median_s
     flops_per_s = max(flops / result[dtype].median_s for dtype, (_, flops) in squares.items())
-    needed = 2 * B * (model.n_params - model.embed_tokens.weight.numel()) / flops_per_s
+    needed = 2 * B * T * (model.n_params - model.embed_tokens.weight.numel()) / flops_per_s
     peer = next((way for way in found if way.startswith("llama.cpp")), None)
     steps = [
         Step(
@@ -132,7 +136,7 @@ def run(model: Transformer, S: int, B: int, name: str, options: argparse.Namespa
     ]  # fmt: skip
     return Case(
         cpu_name(), date.today().isoformat(), torch.get_num_threads(), name, model.n_params,
-        model.config.L, B, S, result[fastest].count, bytes_per_s, flops_per_s, peer, steps,
+        model.config.L, B, S, result[fastest].count, bytes_per_s, flops_per_s, peer, steps, T,
     )  # fmt: skip
 
 
@@ -155,8 +159,9 @@ def table(case: Case) -> Table:
     columns = ["step", "median", "predicted", "share of the fastest read"]
     if case.peer:
         columns += [f"time over {case.peer}'s", "quartiles"]
+    what = "decode step" if case.T == 1 else f"pass over {case.T} tokens"
     caption = (
-        f"one decode step, {case.parameters / 1e6:.0f}M parameters in {case.dtype}, B = {case.B},"
+        f"one {what}, {case.parameters / 1e6:.0f}M parameters in {case.dtype}, B = {case.B},"
         f" {case.S:,} cached tokens, {case.threads} threads, {case.rounds} rounds; read"
         f" {si(case.read_bytes_per_s, 'B/s')}, product {si(case.product_flops_per_s, 'FLOP/s')}"
     )
@@ -169,6 +174,7 @@ def main() -> None:
     parser.add_argument("--layers", type=at_least_1, default=24, help="default 24: 349M parameters")
     parser.add_argument("--contexts", type=at_least_1, nargs="+", default=[256, 2048])
     parser.add_argument("--batches", type=at_least_1, nargs="+", default=[1, 16])
+    parser.add_argument("--tokens", type=at_least_1, default=1, help="of a sequence (default 1)")
     parser.add_argument("--dtypes", nargs="+", choices=[*DTYPES, *FORMATS], default=list(DTYPES))
     parser.add_argument("--threads", type=at_least_1, default=torch.get_num_threads())
     parser.add_argument("--clock", choices=CLOCKS, default="wall")

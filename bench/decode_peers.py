@@ -1,7 +1,8 @@
 """Other programs that take the same decode step, on the same weights: transformers and llama.cpp.
 
 A peer is made of a model and returns a function that takes one step of B sequences on a cache of S
-tokens, again and again; or it raises Missing, and says in a sentence why it is not here.
+tokens, T new ones each, again and again; or it raises Missing, and says in a sentence why it is not
+here.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ class Missing(Exception):
     """Why a peer is left out."""
 
 
-def transformers_step(model: Transformer, S: int, B: int) -> Step:
+def transformers_step(model: Transformer, S: int, B: int, T: int) -> Step:
     """A step of transformers' Llama, with its own cache. Raises Missing without transformers."""
-    theirs = transformers_model(model, S + 1)
+    theirs = transformers_model(model, S + T)
     from transformers import DynamicCache
 
-    held, token = DynamicCache(config=theirs.config), torch.full((B, 1), 5)
+    held, tokens = DynamicCache(config=theirs.config), torch.full((B, T), 5)
     with torch.inference_mode():
         theirs(torch.full((B, S), 5), past_key_values=held, use_cache=True, logits_to_keep=1)
 
     def step() -> torch.Tensor:
         with torch.inference_mode():
-            logits: torch.Tensor = theirs(token, past_key_values=held, use_cache=True).logits
-            held.crop(-1)
+            logits: torch.Tensor = theirs(tokens, past_key_values=held, use_cache=True).logits
+            held.crop(-T)
         return logits
 
     return step
@@ -67,11 +68,11 @@ def _their_name(name: str) -> str:
     return name if name.startswith("lm_head") else f"model.{name}"
 
 
-def llama_cpp_step(model: Transformer, S: int, B: int, form: str | None = None) -> Step:
+def llama_cpp_step(model: Transformer, S: int, B: int, T: int, form: str | None = None) -> Step:
     """A step of llama.cpp, with a cache in the dtype of the weights. `form`: "Q8_0" or "Q4_0", to
     which its own quantizer rounds all matrices. Raises Missing without its Python binding or the
     `gguf` package."""
-    llama, context = llama_cpp_context(model, S + 16, B, form)
+    llama, context = llama_cpp_context(model, S + T + 15, B, form)
     memory = llama.llama_get_memory(context)
     for b in range(B):
         for start in range(0, S, 512):
@@ -80,8 +81,8 @@ def llama_cpp_step(model: Transformer, S: int, B: int, form: str | None = None) 
     def step() -> Any:
         for b in range(B):
             llama.llama_memory_seq_rm(memory, b, S, -1)
-        decode(llama, context, [(5, S, b) for b in range(B)])
-        return llama.llama_get_logits_ith(context, B - 1)[0]
+        decode(llama, context, [(5, S + t, b) for b in range(B) for t in range(T)], every=True)
+        return llama.llama_get_logits_ith(context, B * T - 1)[0]
 
     return step
 
@@ -136,16 +137,18 @@ def _quiet(llama: Any) -> Any:
     return llama.llama_log_callback(lambda *_: None)
 
 
-def decode(llama: Any, context: Any, tokens: list[tuple[int, int, int]]) -> dict[int, int]:
-    """Run tokens, each with its position and its sequence. Logits are those of the last of each
-    sequence: where in the batch it stood."""
+def decode(
+    llama: Any, context: Any, tokens: list[tuple[int, int, int]], every: bool = False
+) -> dict[int, int]:
+    """Run tokens, each with its position and its sequence. Logits are those of every token, or of
+    the last of each sequence; returned is where in the batch that stood."""
     batch = llama.llama_batch_init(len(tokens), 0, 1)
     batch.n_tokens = len(tokens)
     last = {sequence: i for i, (_, _, sequence) in enumerate(tokens)}
     for i, (token, position, sequence) in enumerate(tokens):
         batch.token[i], batch.pos[i] = token, position
         batch.n_seq_id[i], batch.seq_id[i][0] = 1, sequence
-        batch.logits[i] = last[sequence] == i
+        batch.logits[i] = every or last[sequence] == i
     status = llama.llama_decode(context, batch)
     llama.llama_batch_free(batch)
     if status:

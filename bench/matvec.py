@@ -1,5 +1,6 @@
 """Matrix times vector, the work of a decode step at batch 1: what share of the memory's read
-bandwidth does each kernel reach?
+bandwidth does each kernel reach? And matrix times a few vectors, as a verification of drafted
+tokens takes it.
 
 Every kernel is alternated with reads of a large buffer, in the same run; shares are medians of
 ratios within a round, to the fastest of these reads.
@@ -13,13 +14,14 @@ from collections.abc import Callable
 import numba
 import numpy as np
 import torch
-from reading import reads, rested, seconds
+from reading import at_least_1, reads, rested, seconds
 from torch.nn import functional
 
 from twophase.kernels.compiled.codes import pack_for_loops
 from twophase.kernels.compiled.linear import project_add
 from twophase.kernels.compiled.loops import as_numpy
 from twophase.kernels.compiled.quantized import quantized_matvec
+from twophase.kernels.compiled.several import add_several
 from twophase.kernels.compiled.threads import workers_of_parallel_loops
 from twophase.kernels.matvec import matvec, quantize_rows
 from twophase.kernels.quantization.integers import IntegerFormat, encode
@@ -100,11 +102,35 @@ def loops(n_in: int, n_out: int, copies: int) -> dict[str, tuple[Callable[[], ob
     return found
 
 
-def run(n_in: int, n_out: int, budget_s: float) -> Table:
+def several(
+    n_in: int, n_out: int, copies: int, T: int
+) -> dict[str, tuple[Callable[[], object], int]]:
+    """Products of T tokens, by torch and by the loops of compiled models, which take fp32 of both
+    kinds of weights."""
+    x, bias = torch.randn(T, n_in), np.zeros(n_out, np.float32)
+    y, n = np.zeros((T, n_out), np.float32), workers_of_parallel_loops()
+    found: dict[str, tuple[Callable[[], object], int]] = {}
+    for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        ws, size = [torch.randn(n_out, n_in).to(dtype) for _ in range(copies)], n_in * n_out
+        arrays, given = [as_numpy(w) for w in ws], x.to(dtype)
+        moved = size * copies * ws[0].element_size()
+        found[f"F.linear {name}, {T} tokens"] = (
+            lambda ws=ws, given=given: [functional.linear(given, w) for w in ws],
+            moved,
+        )
+        found[f"our loops {name}, {T} tokens"] = (
+            lambda arrays=arrays: [add_several.on(n)(w, bias, x.numpy(), y, n) for w in arrays],
+            moved,
+        )
+    return found
+
+
+def run(n_in: int, n_out: int, budget_s: float, T: int) -> Table:
     """Race the kernels of one shape against a read of memory."""
     n_bytes = buffer_bytes()
     copies = max(1, min(8, n_bytes // (4 * n_in * n_out)))
     found = kernels(n_in, n_out, copies) | loops(n_in, n_out, copies)
+    found |= several(n_in, n_out, copies, T)
     limits = reads(n_bytes)
     steps = {name: f for name, (f, _) in found.items()}
     result = race(rested(limits | steps), budget_s=budget_s)
@@ -132,11 +158,14 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=seconds, default=20.0, help="budget per shape (default 20)"
     )
+    parser.add_argument(
+        "--tokens", type=at_least_1, default=5, help="of the products of several (default 5)"
+    )
     options = parser.parse_args()
     torch.manual_seed(0)
     with torch.inference_mode():
         for n_in, n_out in SHAPES:
-            print(run(n_in, n_out, options.seconds), end="\n\n")
+            print(run(n_in, n_out, options.seconds, options.tokens), end="\n\n")
 
 
 if __name__ == "__main__":

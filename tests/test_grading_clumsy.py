@@ -16,7 +16,8 @@ from hostile.worker import LIMITS, zygote
 
 from twophase.checks import registry
 from twophase.checks.judge import judge
-from twophase.grading.files.cell_names import only_defines, parts
+from twophase.grading.files.cell_names import only_defines
+from twophase.grading.files.check_calls import parts
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.one_submission import SubmissionJudge
@@ -419,6 +420,8 @@ def test_a_check_above_all_of_its_answer_was_called_too_early_in_one_cell_as_in_
         ("%%time\ncheck('t-a')\nb = 2", ["%%time\ncheck('t-a')", "%%time\nb = 2"]),
         ("\n%%timeit\ncheck('t-a')\nb = 2", ["\n%%timeit\ncheck('t-a')\nb = 2"]),
         ("check('t-a')\nb = ", ["check('t-a')\nb = "]),
+        ("import math; check('t-a')\ndef b(): 1", ["import math; check('t-a')", "def b(): 1"]),
+        ("import math\ndef b():\n    check('t-a')", ["import math\ndef b():\n    check('t-a')"]),
         ("check(1)\n" * 101, ["check(1)\n" * 101]),
     ],
 )

@@ -56,6 +56,129 @@ def test_what_is_right_at_its_check_is_right_however_that_is_called(call: str, b
     assert of_two(merged(MERGED.replace("{call}", call).replace("{below}", below))) == {}
 
 
+A_LINE = "def kv_bytes(L, D, N, K, H, bytes_per_value): return 2 * L * K * H * bytes_per_value"
+ALIASES = {
+    "imported": ("from twophase.lab import check as verify", "verify({!r})"),
+    "assigned": ("verify = check", "%time verify({!r})"),
+    "of a module": ("import twophase.lab as lab\nverify = lab.check", "verify({!r})"),
+    "partial": ("from functools import partial", "partial(check, {!r})()"),
+    "bound": ("from functools import partial\nverify = partial(check, {!r})", "verify()"),
+    "handed on": ("def ask(how, i): how(i)", "ask(check, {!r})"),
+    "mapped": ("", "assert all(map(check, [{!r}]))"),
+    "in a function": ("def ask(ids): return [*map(check, ids)]", "ask([{!r}])"),
+    "in a list": ("tools = [check, print]", "tools[0]({!r})"),
+    "looked up": ("import twophase.lab", "getattr(twophase.lab, 'check')({!r})"),
+    "a global": ("", "globals()['check']({!r})"),
+    "annotated": ("from typing import Any\nverify: Any = check", "verify({!r})"),
+    "an id by name": ("first = {!r}", "check(first)"),
+    "an id of a list": (f"ids = [{{!r}}, {SECOND!r}]", "check(ids[0])"),
+    "an id in pieces": ("", "check('kv_cache' + '-kv_bytes')"),
+    "an id in a dict": ("ids = {{'first': {!r}}}", "check(ids['first'])"),
+    "a default": ("def ask(i={!r}): check(i)", "ask()"),
+    "a closure": ("def of(i): return lambda: check(i)\nfirst = of({!r})", "first()"),
+    "a method": (
+        "class Mine:\n    def ask(self, i): return check(i)\nmine = Mine()",
+        "mine.ask({!r})",
+    ),
+    "a decorator": (
+        "def judged(i):\n    def wrap(f): check(i)\n    return wrap",
+        "@judged({!r})\ndef nothing(): pass",
+    ),
+    "a class of tests": (
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self): check({!r})",
+        "unittest.main(argv=[''], exit=False)",
+    ),
+    "awaited": ("async def ask(i): return check(i)", "await ask({!r})"),
+    "a name anew": ("this = 'kv_cache-rope'\nthis = {!r}", f"check(this)\nthis = {SECOND!r}"),
+}
+
+
+@pytest.mark.parametrize("above", [True, False], ids=["in a cell above", "in the same cell"])
+@pytest.mark.parametrize("alias", ALIASES)
+def test_a_check_is_called_by_whatever_name_and_id_the_notebook_gave_it(
+    alias: str, above: bool
+) -> None:
+    first, call = (line.format(FIRST) for line in ALIASES[alias])
+    trial = f"{AGAIN}\n{{b}}\ncheck({SECOND!r})\ndel max_batch"
+    if not above:
+        assert of_two(merged(f"{first}\n{{a}}\n{call}\n{trial}")) == {}
+        return
+    cells = merged(f"{{a}}\n{call}\n{trial}")
+    assert of_two([cells[0], own(first), *cells[1:]]) == {}
+
+
+def test_points_that_are_shown_below_a_trial_are_no_check_called_again() -> None:
+    shown = f"print({FIRST!r}, points)"
+    assert of_two(merged(f"{{a}}\npoints = {CALL}\n{AGAIN}\n{shown}\n{{b}}")) == {}
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        f"if True:\n    {A_LINE}\n    {CALL}\n    kv_bytes = None\n{{b}}",
+        f"with suppress():\n    {A_LINE}\n    {CALL}\n    del kv_bytes\n{{b}}",
+        f"{{a}}\nfor _ in [1]:\n    {CALL}\n    kv_bytes = None\n{{b}}",
+        f"def main():\n    global kv_bytes\n    {A_LINE}\n    {CALL}\n    kv_bytes = None\n"
+        "main()\n{b}",
+        f"{{a}}\n{CALL}\n{AGAIN}\n{{b}}\nT = {'a' * 60_000!r}",
+        f"{{b}}\ncheck({SECOND!r})\nmax_batch = None\n{{a}}\nT = {'a' * 60_000!r}",
+    ],
+    ids=["if", "with", "for", "def", "a long cell", "of another's id"],
+)
+@pytest.mark.parametrize("base", [True, False], ids=["of the first's id", "of no id"])
+def test_a_trial_that_no_cut_can_part_from_its_check_is_told(template: str, base: bool) -> None:
+    """Nobody is told to restart the kernel, which would show the same as before."""
+    cells = merged(template, base)
+    seen = graded(TOPIC, [cells[0], own("from contextlib import suppress"), *cells[1:]])
+    lost = dict(wrong(seen)).keys() & {FIRST, SECOND}
+    [(where, says)] = [(f.where, f.says) for f in seen.flags if f.name == "defined_again"]
+    assert lost <= {where}, "or it is right by itself, and told all the same"
+    assert says.startswith(("Cell 3 defines it and then changes", "Cell 3 defines it again"))
+    assert "restart" not in "".join(why for _, why in wrong(seen))
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        f"print({FIRST!r}, 'passed the check')",
+        f'note = "as check({FIRST!r}) said"',
+        f"""{FIRST!r}
+class Tree:
+    def check(self, i): pass
+Tree().check({FIRST!r})""",
+    ],
+    ids=["printed", "quoted", "another check"],
+)
+def test_words_about_a_check_below_a_trial_are_no_check(below: str) -> None:
+    assert of_two(merged(f"{{a}}\n{CALL}\n{AGAIN}\n{below}\n{{b}}")) == {}
+
+
+def test_a_check_that_is_called_again_below_all_others_is_the_one_that_counts() -> None:
+    """By another name, in a cell below the last check of the notebook: as it is seen there."""
+    cells = cells_of(TOPIC)
+    for cell in cells:
+        if id_of(cell) == FIRST:
+            cell["source"] = AGAIN
+    right = next(c["source"] for c in cells_of(TOPIC) if id_of(c) == FIRST)
+    again = own(f"(lambda how: how({FIRST!r}))(globals()['che' + 'ck'])")
+    assert of_two([*cells, own(right), again]) == {}
+    assert set(of_two([*cells, again, own(right)])) == {FIRST}
+
+
+@pytest.mark.parametrize("base", [True, False], ids=["of the first's id", "of no id"])
+def test_each_answer_of_a_merged_cell_has_a_trial_below_its_check(base: bool) -> None:
+    below = "def max_batch(*args): return -1"
+    template = f"{{a}}\n{CALL}\n{AGAIN}\n{{b}}\ncheck({SECOND!r})\n{below}"
+    assert of_two(merged(template, base)) == {}
+
+
+def test_ids_by_name_are_looked_for_below_where_all_else_is_asked() -> None:
+    """Also if the notebook has no cell at all for an exercise."""
+    ids = f"ids = {{'a': {FIRST!r}, 'b': {SECOND!r}}}"
+    cells = merged(f"{ids}\n{{a}}\ncheck(ids['a'])\n{AGAIN}\n{{b}}\ncheck(ids['b'])\ndel max_batch")
+    assert of_two(cells[:2]) == {}
+
+
 def test_a_test_above_the_answer_calls_the_check_where_it_is_called() -> None:
     above = f"def test_it():\n    assert {CALL}\n"
     assert of_two(merged(f"{above}{{a}}\ntest_it()\n{AGAIN}\n{{b}}")) == {}

@@ -15,6 +15,7 @@ from torch.nn import functional
 from twophase.kernels.compiled import compiling, numbers
 from twophase.kernels.compiled.compiling import compiled
 from twophase.kernels.compiled.linear import silu
+from twophase.kernels.compiled.numbers import softplus
 
 
 # The loops allow what kernels allow at most: no promise about NaN and inf, sums in any order.
@@ -121,3 +122,21 @@ def test_silu_is_torchs_to_the_ends_of_fp32():
     all_silu(x, found)
     wanted = functional.silu(torch.from_numpy(x)).numpy()
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-36)
+
+
+@numba.njit
+def all_softplus(x, out):
+    for i in range(len(x)):
+        out[i] = softplus(x[i])
+
+
+def test_softplus_is_within_its_stated_error_and_goes_to_the_ends_of_fp32():
+    x = np.concatenate(
+        [np.linspace(-87.3, 100, 2**20), np.linspace(-1, 1, 2**16)], dtype=np.float32
+    )
+    exact = np.logaddexp(0, x.astype(np.float64))
+    assert np.abs(run(all_softplus, x, np.float32) / exact - 1).max() < 3e-7
+    ends = np.array([-np.inf, -1e30, -89, 1e30, np.inf, np.nan], np.float32)
+    np.testing.assert_array_equal(
+        run(all_softplus, ends, np.float32), np.array([0, 0, 0, 1e30, np.inf, np.nan], np.float32)
+    )

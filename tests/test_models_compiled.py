@@ -24,6 +24,7 @@ from twophase.models.compiled.batch_linear import (
 from twophase.models.family import FAMILY
 from twophase.models.generate import complete, complete_batch, on_path
 from twophase.models.hugging_face.config import read_config
+from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.linear import Linear, replace_linears
 from twophase.models.transformer import Config, Transformer
 
@@ -140,8 +141,9 @@ def test_a_loop_wants_to_know_on_how_many_cores():
     ({"qkv_bias": True, "o_bias": True, "mlp_bias": True, "activation": "relu"}, ["Run"]),
     ({"attention": "sliding", "window": 5, "qk_norm": True, "score_cap": 2.0}, ["Run"]),
     ({"gated_mlp": False, "norm": "layer", "learned_positions": 64}, ["Run"]),
-    ({"attention": ("gqa", "sliding", "sliding"), "window": 3}, ["Attention", "MLP", "Run"]),
-    ({"kv_source": (0, 0, 2)}, ["Attention", "MLP"] * 3),
+    ({"attention": ("gqa", "sliding", "sliding"), "window": 3, "kv_source": (0, 1, 1)}, ["Run"]),
+    ({"attention": ("ssm", "ssm", "gqa"), "ssm": StateSpace(20, 4, 3, 2)}, ["StateRun", "Run"]),
+    ({"attention": "linear", "linear": LinearAttention(feature_dim=4)}, ["StateRun"]),
     ({"norms_per_layer": 4}, ["Attention", "MLP"] * 3),
 ], ids=str)  # fmt: skip
 def test_layers_of_one_kind_are_one_call_on_all_cores_and_find_the_same(more, calls):

@@ -17,7 +17,7 @@ from twophase.kernels.quantization.integers import IntegerFormat, encode
 from twophase.models import checkpoints
 from twophase.models.compiled import CompiledTransformer, transformer
 from twophase.models.compiled.batch_linear import CodesLinear, with_batch_linears
-from twophase.models.compiled.run import Run
+from twophase.models.compiled.codes_run import CodesRun
 from twophase.models.config import Config
 from twophase.models.generate import generate
 from twophase.models.quantize import quantize
@@ -57,7 +57,7 @@ def test_a_quantized_model_decodes_in_loops(kind: str, how: IntegerFormat, paral
     model = quantize(made(kind), "nearest", how)
     run = CompiledTransformer(model, parallel=parallel)
     assert not run.plain
-    in_one = any(isinstance(half, Run) for half in run._halves)  # its two layers
+    in_one = any(isinstance(half, CodesRun) for half in run._halves)  # its two layers
     assert in_one == (kind == "gated")
     check_same(model, run, KINDS[kind].V)
 
@@ -82,7 +82,7 @@ def test_a_run_of_layers_of_codes_has_every_bias_and_norm_and_other_widths() -> 
     )  # fmt: skip
     model = quantize(made(config), "nearest", INT4)
     run = CompiledTransformer(model, parallel=True)
-    assert [type(half) for half in run._halves] == [Run]
+    assert [type(half) for half in run._halves] == [CodesRun]
     check_same(model, run, config.V)
 
 

@@ -18,7 +18,12 @@ from torch import nn
 from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models.checkpoints import load
 from twophase.models.compiled import CompiledTransformer, several
-from twophase.models.compiled.several import SeveralAttention, SeveralMLP, SeveralRun
+from twophase.models.compiled.several_halves import (
+    SeveralAttention,
+    SeveralMLP,
+    SeveralRun,
+    SeveralStateRun,
+)
 from twophase.models.compiled.transformer import MOST
 from twophase.models.hugging_face.config import read_config
 from twophase.models.quantize import quantize
@@ -29,11 +34,13 @@ PASSES = [(1, 1), (2, 2), (5, 3), (1, 1), (7, 0), (MOST, 4), (3, 3), (4, 1), (1,
 SHARED = replace(ODD, L=5, kv_source=(0, 0, 0, 3, 3))
 
 
-def disagreement(model: Transformer, compiled, passes, prompt: int, dtype=None) -> float:
+def disagreement(
+    model: Transformer, compiled, passes, prompt: int, dtype=None, rollback: int = MOST
+) -> float:
     """The largest difference of logits, in deviations, over these passes behind a prompt."""
     worst, stay = 0.0, sum(kept for _, kept in passes)
     ids = tokens(model, prompt + stay + MOST)
-    caches = [model.new_cache(1, ids.shape[1], rollback=MOST, dtype=dtype) for _ in range(2)]
+    caches = [model.new_cache(1, ids.shape[1], rollback=rollback, dtype=dtype) for _ in range(2)]
     with torch.inference_mode():
         for cache in caches:
             if prompt:
@@ -96,10 +103,25 @@ def test_layers_of_every_kind_do_their_part_in_loops_or_in_torch(config):
     assert disagreement(model, CompiledTransformer(model), PASSES, prompt=3) < TOLERANCE
 
 
+@pytest.mark.parametrize("rollback", [0, 2, 4])
+@pytest.mark.parametrize("config", [
+    LINEAR, STATE_SPACE, replace(STATE_SPACE, attention=("ssm", "gqa", "ssm")),
+], ids=str)  # fmt: skip
+def test_a_state_takes_in_several_tokens_in_loops_whatever_it_can_give_back(config, rollback):
+    """Where a pass is longer than what can be taken back, all of it stays, or nothing."""
+    compiled = CompiledTransformer(random_model(config))
+    assert set(made_of(compiled)) <= {SeveralStateRun, SeveralRun}
+    whole = [(5, 5), (1, 1), (4, 0), (MOST, MOST), (2, 2), (3, 0), (1, 1), (6, 6), (1, 1)]
+    short = [(T, kept if rollback + 1 >= T else T) for T, kept in [(3, 2), (5, 1), (2, 0), (4, 4)]]
+    for passes in (whole, short, [*short, *whole]):
+        found = disagreement(compiled.model, compiled, passes, 3, rollback=rollback)
+        assert found < TOLERANCE
+
+
 def test_layers_that_read_the_keys_of_others_may_be_a_run():
     model = random_model(replace(SHARED, kv_source=(0, 1, 0, 1, 1)))
     compiled = CompiledTransformer(model)
-    assert made_of(compiled) == [SeveralRun, SeveralRun]
+    assert made_of(compiled) == [SeveralRun]
     assert disagreement(model, compiled, PASSES, prompt=3) < TOLERANCE
 
 

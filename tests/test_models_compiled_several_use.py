@@ -11,8 +11,8 @@ from test_models_compiled_use import LATENT
 
 from twophase.kernels.quantization.integers import IntegerFormat
 from twophase.models.checkpoints import load
-from twophase.models.compiled import CompiledTransformer, several
-from twophase.models.compiled.several import SeveralRun
+from twophase.models.compiled import CompiledTransformer, several_halves
+from twophase.models.compiled.several_halves import SeveralRun
 from twophase.models.quantize import quantize
 
 
@@ -81,8 +81,8 @@ def test_a_pass_that_is_broken_off_leaves_the_cache_as_it_was(monkeypatch):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(several.SeveralMLP, "__call__", broken)
-            patch.setattr(several.SeveralRun, "__call__", broken)
+            patch.setattr(several_halves.SeveralMLP, "__call__", broken)
+            patch.setattr(several_halves.SeveralRun, "__call__", broken)
             with pytest.raises(KeyboardInterrupt):
                 compiled(ids[:, 6:9].flip(1), cache)
         with pytest.raises(ValueError, match="nothing to commit"):

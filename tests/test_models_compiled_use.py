@@ -218,6 +218,7 @@ def test_a_buffer_of_one_number_that_was_replaced_by_its_equal_is_noticed():
 @pytest.mark.parametrize("more", [
     {}, {"attention": "sliding", "window": 5}, {"learned_positions": 64, "norm": "layer"},
     {"gated_mlp": False, "qkv_bias": True, "logit_cap": 3.0, "embedding_scale": 2.0},
+    {"attention": ("sliding", "gqa", "sliding"), "window": 3, "kv_source": (0, 1, 0)},
 ], ids=str)  # fmt: skip
 def test_a_step_in_one_call_is_bit_for_bit_the_step_in_three(more):
     model = random_model(replace(ODD, **more))

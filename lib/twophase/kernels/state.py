@@ -6,6 +6,7 @@ the state keeps what it was after each of the last r: `rollback` = r, r + 1 time
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -15,6 +16,22 @@ from twophase.kernels.store import Store
 Tensors = tuple[torch.Tensor, ...]  # each [B, ...]
 # For some of the T tokens, what they give, [B, tokens, ...], and the state after them.
 Advance = Callable[[slice, Tensors], tuple[torch.Tensor, Tensors]]
+
+
+class Side(NamedTuple):
+    """A state as loops read it, and where they write the next one."""
+
+    held: Tensors  # [B, r + 1, ...] each, or [B, 1, ...]
+    now: Tensors  # the last token's of each: views [B, ...]
+    room: Tensors  # for the one after it: `now` of the other side
+    places: tuple[int, ...]  # where the tensors of `now` begin, and those of `room`
+
+
+def sides(held: Tensors, other: Tensors) -> tuple[Side, Side]:
+    """Tensors [B, tokens, ...], each the room of the other."""
+    now, room = (tuple(tensor[:, -1] for tensor in tensors) for tensors in (held, other))
+    here, there = (tuple(tensor.data_ptr() for tensor in tensors) for tensors in (now, room))
+    return Side(held, now, room, here + there), Side(other, room, now, there + here)
 
 
 class State(Store):
@@ -38,6 +55,7 @@ class State(Store):
         self.rollback = rollback
         self._proposed: list[Tensors] = []  # after each token of a pass, or after all of them
         self._span: Span | None = None  # of that pass
+        self._sides: tuple[Side, Side] | None = None  # for `step`: the state, and its room
 
     @property
     def now(self) -> Tensors:
@@ -57,6 +75,27 @@ class State(Store):
             self._proposed.append(state)
         return outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)
 
+    def step(self, span: Span) -> Side:
+        """The same for loops that take in a token of each sequence by themselves: the state, to be
+        read, and room for the one after it. The room is kept from pass to pass: so a state of 100
+        KB is written into memory that is there, and taken over without a copy."""
+        if self._sides is None or self._sides[0].held is not self.held:
+            with torch.inference_mode(False):  # others may change it, who are not in that mode
+                room = tuple(torch.empty_like(past[:, -1:]) for past in self.held)
+                self._sides = sides(self.held, room)
+        side = self._sides[0]
+        self._proposed, self._span = [side.room], span
+        return side
+
+    def steps(self, span: Span) -> list[Tensors]:
+        """The same for several tokens: the state, then room for the one after each. Where tokens
+        can be taken back each has its own; else only the last is wanted, and two take turns."""
+        n = span.T if self.rollback + 1 >= span.T else 2
+        rooms = [past.new_empty(n, *past[:, -1].shape) for past in self.held]
+        after = [tuple(room[t % n] for room in rooms) for t in range(span.T)]
+        self._proposed, self._span = (after if n == span.T else after[-1:]), span
+        return [self.now, *after]
+
     def can_commit(self, span: Span) -> bool:
         """Whether this pass went through the layer: what it never read, it cannot keep."""
         return self._span is span
@@ -66,6 +105,8 @@ class State(Store):
         proposed, self._proposed, self._span = self._proposed, [], None
         if not any(kept):
             return
+        if not self.rollback and self._take_over(proposed[-1]):
+            return
         if len(proposed) < span.T or not self.rollback:  # only whole passes can stay
             for past, last in zip(self.held, proposed[-1], strict=True):
                 past[:, -1] = last
@@ -73,6 +114,16 @@ class State(Store):
         for i, past in enumerate(self.held):
             after = torch.stack([tensors[i] for tensors in proposed], dim=1).to(past.dtype)
             past.copy_(self._shifted(torch.cat([past, after], dim=1), kept))
+
+    def _take_over(self, proposed: Tensors) -> bool:
+        """Let the room of `step` be the state, and the state's tensors the next room, if that is
+        what was proposed. (Never are both the same, wherever a Ctrl-C comes.)"""
+        if self._sides is None or proposed is not self._sides[0].room:
+            return False
+        (now, other), self._sides = self._sides, None
+        self.held = other.held
+        self._sides = other, now
+        return True
 
     def take_back(self, gone: Span) -> None:
         """The state before these tokens, which the owner knows to be held."""

@@ -16,6 +16,7 @@ from twophase.protocol import NotYet
 __all__ = ["NotYet", "check", "hint", "progress", "solution", "timed"]
 
 IN_WORKER = os.environ.get("TWOPHASE_WORKER") == "1"
+CALLED: dict[str, None] = {}  # there: the ids with which `check` was called, for the grader to ask
 
 
 class _Unsaid(float):
@@ -51,6 +52,7 @@ def check(exercise_id: str = "") -> Any:
     and `LabError` (a ValueError) if there is no such exercise or no notebook around.
     """
     if IN_WORKER:
+        CALLED[exercise_id] = None
         return _Unsaid(1.0)
     from twophase.lab.checking import check_answer
 

@@ -41,6 +41,7 @@ class Case:
     product_flops_per_s: float
     peer: str | None
     steps: list[Step]
+    T: int = 1  # tokens of each sequence in a pass
 
     def ours(self) -> Step:
         """Our compiled step in the case's dtype. ValueError where it was not timed."""
@@ -74,7 +75,7 @@ def _case(steps: Sequence[dict], **rest: object) -> Case:  # type: ignore[type-a
 
 def record(case: Case, path: Path) -> None:
     """Put a case into a file of cases, in place of an earlier one of the same."""
-    same = ("machine", "threads", "dtype", "layers", "B", "S")
+    same = ("machine", "threads", "dtype", "layers", "B", "S", "T")
     kept = [
         old
         for old in (recorded_steps(path) if path.exists() else [])

@@ -161,15 +161,21 @@ class Cache:
             if kept is not None:
                 raise ValueError("say how many stay (`kept`) or which (`paths`), not both.")
             kept = [len(path) for path in check_paths(paths, span)]
-        counts = span.n_new if kept is None else span_counts(kept, self.B, 0)
-        for b, (n, came) in enumerate(zip(counts, span.n_new, strict=True)):
-            if not 0 <= n <= came:
-                raise ValueError(f"{came} tokens came for sequence {b}: {n} of them cannot stay.")
+        counts = span.n_new
+        if kept is not None:
+            counts = span_counts(kept, self.B, 0)
+            for b, (n, came) in enumerate(zip(counts, span.n_new, strict=True)):
+                if not 0 <= n <= came:
+                    raise ValueError(
+                        f"{came} tokens came for sequence {b}: {n} of them cannot stay."
+                    )
         if span.tree is not None and paths is None:
             paths = check_paths([range(n) for n in counts], span)
         if self._states and any(counts):  # rings hold a pass back until it is committed
             if not all(state.can_commit(span) for state in self._states):
                 raise ValueError("a layer with a state did not run: none of its tokens can stay.")
+            if counts is span.n_new:  # none goes back
+                return counts, paths
             back = [came - n for came, n in zip(span.n_new, counts, strict=True)]
             self._check_undo(back, [0 if self._is_long(span) else self.rollback] * self.B)
         return counts, paths

@@ -1,12 +1,12 @@
-"""The names that a notebook's cell defines, the exercises that it asks for, and where."""
+"""The names that a notebook's cell defines and uses."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import chain
 
 # lines that are IPython's, not Python's: %magics, !commands, `files = !ls`, `torch.arange?`; the
 # first three may go on in the next line
@@ -15,15 +15,8 @@ MAGIC = re.compile(
     r"|[\w.]++\?\??[ \t]*+)$",
     re.M,
 )
-RUNS_ITS_CELL = re.compile(r"\s*%%(?:time|capture)\b.*\n")  # in the notebook's own names
-COMMENT = re.compile(r"""("[^"\n]*"|'[^'\n]*')|#.*""")  # not a # in a string: \1
-CALLS_CHECK = re.compile(r"\bcheck[ \t]*\(")
-CALLED = re.compile(r"\b(\w++)[ \t]*+\(")
-JOINT = re.compile(r"[ \t]*;?[ \t]*(?:\\\n[ \t]*)*")  # of two statements on one line
 AT_THE_MARGIN = re.compile(r"^(?:(?:async )?def|class) +(\w+)|^(\w+) *=(?!=)", re.M)
-ID = re.compile(r"""(?<!hint\()(?<!solution\()['"](\w+-[\w-]+)['"]""")
 LONGEST = 50_000  # characters; a longer cell is not parsed, so that nobody waits for it
-MOST_PARTS = 100  # of a cell, so that its pieces do not cost much more than the whole
 MOST = 2_000  # cells that are remembered: those of one notebook
 
 # what is assigned inside of these is theirs
@@ -37,7 +30,7 @@ def _parsed(source: str) -> ast.Module | None:
         return None
 
 
-def _parsed_as_a_cell(source: str) -> ast.Module | None:
+def parsed_as_a_cell(source: str) -> ast.Module | None:
     """A cell as Python, with `None` where a line is IPython's own. First as it stands: a line of
     Python may begin with %, too."""
     return _parsed(source) or _parsed(MAGIC.sub(_none, source))
@@ -48,92 +41,44 @@ def _none(line: re.Match[str]) -> str:
     return f"{line[1]}{line[2] or ''}({lines_more}None)"
 
 
-def checked(source: str) -> list[str]:
-    """The exercises whose checks a cell calls: the ids in a cell that calls `check`, however it
-    does (`print(check("..."))`, a loop over ids)."""
-    code = COMMENT.sub(r"\1", source)
-    return ID.findall(code) if CALLS_CHECK.search(code) else []
-
-
-def parts(source: str) -> list[str]:
-    """A cell cut below each of its statements that calls a check, or a function of the cell's that
-    does: what stands further down has not run when that exercise is asked. Under %%time or
-    %%capture each piece is. In one piece if it is no Python or begins with another %%magic, or if
-    the pieces would be too many."""
-    begins = RUNS_ITS_CELL.match(source)
-    head = begins[0] if begins else ""
-    body = source.removeprefix(head)
-    asks = len(source) <= LONGEST and CALLS_CHECK.search(body)
-    tree = _parsed_as_a_cell(body) if asks and not body.lstrip().startswith("%%") else None
-    if tree is None:
-        return [source]
-    calling = {"check"}
-    cut, begin, at = [], 0, 0
-    for node, (end, following) in zip(tree.body, _ends(tree, body), strict=True):
-        if not calling.isdisjoint(CALLED.findall(COMMENT.sub(r"\1", body[at:end]))):
-            if later := _called_later(node):
-                calling |= later
-            else:
-                cut.append(body[begin:end])
-                begin = following
-        at = following
-    if len(cut) > MOST_PARTS:
-        return [source]
-    return [head + part for part in (*cut, body[begin:]) if part.strip()]
-
-
-def _called_later(node: ast.stmt) -> set[str]:
-    """The name of a function, or of a class, that a statement defines; else none."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {node.name}
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-        return {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return set()
-
-
-def _ends(tree: ast.Module, source: str) -> Iterator[tuple[int, int]]:
-    """Where each statement at the top level ends, and where what follows it begins: on the next
-    line, or behind what joins it to another one."""
-    lines = source.split("\n")
-    number = start = 0
-    for node, after in zip_longest(tree.body, tree.body[1:]):
-        last = (node.end_lineno or node.lineno) - 1
-        start += sum(len(line) + 1 for line in lines[number:last])
-        number, line = last, lines[last]
-        if (after is not None and after.lineno - 1 == last) or line.endswith("\\"):
-            column = len(line.encode()[: node.end_col_offset].decode(errors="replace"))
-            joint = JOINT.match(source, start + column)
-            yield start + column, joint.end() if joint else start + column
-        else:
-            yield start + len(line), start + len(line) + 1
-
-
 def defined(source: str) -> frozenset[str]:
     """The names that a cell defines at its top level, magics aside; a long one where its lines
     begin."""
-    return _defined(source)
+    return frozenset(_bound(source)[0])
+
+
+def changes(sources: Iterable[str], name: str) -> bool:
+    """Whether a cell, in pieces, binds a name more than once, or binds and deletes it."""
+    stored, deleted = map(tuple, map(chain.from_iterable, zip(*map(_bound, sources), strict=True)))
+    return name in stored and (stored + deleted).count(name) > 1
 
 
 @lru_cache(MOST)
-def _defined(source: str) -> frozenset[str]:
+def _bound(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names that are bound at a cell's top level, each as often as it is; those deleted."""
     if len(source) > LONGEST:
-        return frozenset(name for names in AT_THE_MARGIN.findall(source) for name in names if name)
-    tree = _parsed_as_a_cell(source)
-    if tree is None:
-        return frozenset()
-    names: set[str] = set()
-    todo: list[ast.AST] = list(tree.body)
+        return tuple(n for names in AT_THE_MARGIN.findall(source) for n in names if n), ()
+    tree = parsed_as_a_cell(source)
+    stored: list[str] = []
+    deleted: list[str] = []
+    todo: list[ast.AST] = list(tree.body) if tree else []
     while todo:
         node = todo.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)  # what is inside of it is its own
+            stored.append(node.name)  # what is inside of it is its own, or said to be global
+            inside = [*ast.walk(node)]
+            outer = {name for n in inside if isinstance(n, ast.Global) for name in n.names}
+            stored += [
+                i for n in inside if (i := getattr(n, "name", getattr(n, "id", ""))) in outer
+            ]
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+            stored += [(a.asname or a.name).partition(".")[0] for a in node.names]
         elif not isinstance(node, SCOPES):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                names.add(node.id)
+            if isinstance(node, ast.Name):
+                stored += [node.id] * isinstance(node.ctx, ast.Store)
+                deleted += [node.id] * isinstance(node.ctx, ast.Del)
             todo += ast.iter_child_nodes(node)
-    return frozenset(names)
+    return tuple(stored), tuple(deleted)
 
 
 def used(source: str) -> frozenset[str]:

@@ -63,8 +63,10 @@ class _Run:
         self._grade = Grade(flags=list(self._plan.flags))
 
     def grade(self) -> Grade:
-        with self._replay.kept(self._plan.steps, self._together) as live:
-            seen = {i: self._first(i, live) for i in self._plan.order()}
+        seen = self._seen(self._plan.order(), whole=self._plan.speaks_below())
+        if moved := self._plan.moved(self._replay.called()):
+            self._plan.asked.update(moved)
+            seen |= self._seen([i for i in self._plan.order() if i in moved])
         with self._replay.kept(self._plan.steps, self._together, 2) as pair:
             for i, first in seen.items():  # once the process of all together has ended
                 above = partial(pair, self._plan.asked[i])
@@ -87,6 +89,15 @@ class _Run:
         self._grade.forks = self._replay.forks
         return self._grade
 
+    def _seen(self, exercise_ids: Sequence[str], whole: bool = False) -> dict[str, Graded]:
+        """Each exercise asked where its check stands, in one process after the other's cells. If it
+        is `whole`, what stands below the last check runs, too."""
+        with self._replay.kept(self._plan.steps, self._together) as live:
+            seen = {i: self._first(i, live) for i in exercise_ids}
+            if whole:
+                live(len(self._plan.steps))
+        return seen
+
     def _first(self, exercise_id: str, live: Callable[[int], Sequence[Session]]) -> Graded:
         exercise = self._release.exercises[exercise_id]
         if exercise_id in self._plan.missing:
@@ -108,11 +119,16 @@ class _Run:
                 "It is right by itself, and another cell of the notebook breaks it: judged by"
                 " itself."
             )
-        again = self._plan.overwrites(exercise_id, entries)
-        if again and (graded.alone or not graded.verdict.right):
+        told = graded.alone or not graded.verdict.right
+        if told and (again := self._plan.overwrites(exercise_id, entries)):
             found["defined_again"] = (
                 f"Cell {again[-1].cell} defines it again, and no check stands between: that one is"
                 " asked. Give it another name."
+            )
+        elif told and (cell := self._plan.changes(exercise_id, entries)):
+            found["defined_again"] = (
+                f"Cell {cell} defines it and then changes or deletes it, and what stands last is"
+                " asked: put what is below its check into a cell of its own, below that."
             )
         withheld = [o for o in graded.verdict.outcomes if "Withheld" in o.message]
         if withheld or "Withheld" in graded.cell.types:

@@ -32,11 +32,22 @@ class Replay:
     def stopped(self, step: Step) -> str:
         """How a step, or a part of its cell above it, stopped or broke its process ("stopped with
         ..."); an empty string if it did not."""
-        if step in self.guilty:
-            return f"was stopped: {self.guilty[step].message}"
-        at = self._stops.get(step.cell, step)
+        at = self._stop(step)
+        if at in self.guilty:
+            return f"was stopped: {self.guilty[at].message}"
         error = self.ran[at].error if at in self.ran and at.number <= step.number else ""
         return f"stopped with {error}" if error else ""
+
+    def _stop(self, step: Step) -> Step:
+        """The part of its cell, at this step or above it, that broke its process; else that which
+        stopped with an error, wherever; else the step."""
+        broke = (g for g in self.guilty if g.cell == step.cell and g.number <= step.number)
+        return next(broke, self._stops.get(step.cell, step)) if step.cell else step
+
+    def called(self) -> dict[str, int]:
+        """The number of the last step that called the check of each exercise."""
+        order = sorted(self.ran, key=lambda step: step.number)
+        return {i: step.number for step in order for i in self.ran[step].checked}
 
     @contextmanager
     def kept(
@@ -109,7 +120,7 @@ class Replay:
         But not if it had less time than a cell may take, because others had used it up.
         """
         for step in (s for s in steps if s not in self.guilty):
-            if step.number > self._stops.get(step.cell, step).number:
+            if step.number > self._stop(step).number:
                 continue
             limit_s = max(0.01, min(self._limits.cell_s, allowance.left_s))
             try:

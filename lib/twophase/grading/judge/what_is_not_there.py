@@ -72,9 +72,10 @@ def _gives(step: Step, *names: str) -> bool:
 def _whereabouts(name: str, plan: ExecutionPlan, exercise_id: str) -> str:
     """Where a name is defined that was not there when the exercise was asked, and what to do."""
     if any(_gives(s, name) for s in plan.above(exercise_id)):
-        return (
-            f"{name} is defined above the check, and was not there when it was used: restart the"
-            " kernel and run all cells to see the same."
+        return f"{name} is defined above the check, and was not there when it was used" + (
+            "."
+            if plan.changes(exercise_id, [name])
+            else ": restart the kernel and run all cells to see the same."
         )
     below = plan.steps[plan.asked[exercise_id] :]
     if found := next((s for s in below if _gives(s, name)), None):

@@ -1,5 +1,4 @@
-"""Which cells of a submission are run, in which order, where each exercise is asked, and what about
-the submission is worth a flag.
+"""Which cells of a submission are run, in which order, and where each exercise is asked.
 
 The rule: whatever is right in a fresh kernel from top to bottom is right. So every code cell runs
 where it stands, several of one id all of them, and an exercise is asked where its check stands, in
@@ -9,27 +8,21 @@ the middle of a cell, too: what comes below can neither break nor mend it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from twophase.grading.files.cell_names import checked, defined, only_defines, parts, used
+from twophase.grading.files.cell_names import changes, defined, only_defines, used
+from twophase.grading.files.check_calls import checked, parts
 from twophase.grading.files.notebook import Cell, Notebook
+from twophase.grading.judge.flagged import flagged, is_check
 from twophase.grading.release.release import Release
-from twophase.grading.results.grade import NOT_ASKED, Flag
+from twophase.grading.results.grade import Flag
 
-CHECK_DEFINED = re.compile(r"^[ \t]*(?:def[ \t]+check\b|check[ \t]*=(?!=))", re.M)
 # possessive: else a cell of checks and blanks would have as many readings as an attacker likes
 NOTHING_ELSE = re.compile(r"(?:\s*+check\([ \t]*+['\"][\w-]++['\"][ \t]*+\)[ \t]*+;?)*+\s*+")
+SPEAKS = re.compile(r"\bcheck\b|['\"]\w+-\w")  # of a check, or of an id
 SHOWS = "progress()"  # does nothing here: it would be run half a dozen times in a notebook
 NOWHERE = "No code cell of the notebook answers it: cells of Markdown or raw text are not run."
-GRADER_NAMES = (
-    "twophase.checks",
-    "twophase.grading",
-    "twophase.cli",
-    "twophase.protocol",
-    "twophase import checks",
-    "twophase import grading",
-)
 # an assignment to something's attribute (but its own), or a word that is used to change what
 # belongs to others
 REACHES = re.compile(
@@ -63,12 +56,15 @@ class Step:
 @dataclass(frozen=True)
 class ExecutionPlan:
     """All steps in order, how many of them run before each exercise is asked, the exercises that
-    nothing in the notebook answers, and the flags."""
+    nothing in the notebook answers, the flags, and by their numbers the steps in which each may be
+    answered and the last mere check of it."""
 
     steps: tuple[Step, ...]
-    asked: Mapping[str, int]
+    asked: dict[str, int]
     missing: frozenset[str]
     flags: tuple[Flag, ...]
+    answered: Mapping[str, Sequence[int]]
+    mere: Mapping[str, int]
 
     def loads_more(self) -> bool:
         """Whether a cell seems to use what torch loads only then."""
@@ -77,6 +73,22 @@ class ExecutionPlan:
     def order(self) -> list[str]:
         """The exercises as they are asked, from top to bottom."""
         return sorted(self.asked, key=self.asked.__getitem__)
+
+    def moved(self, called: Mapping[str, int]) -> dict[str, int]:
+        """Where the exercises are to be asked that were asked elsewhere, now that it is known in
+        which step the check of each was `called` last, by whatever name."""
+        found = {}
+        for i in self.asked.keys() & (called.keys() | self.mere.keys()):
+            check = max(called.get(i, -1), self.mere.get(i, -1))
+            last = _asked_below(self.answered[i], check)
+            found[i] = sum(s.number <= last for s in self.steps)
+        return {i: n for i, n in found.items() if n != self.asked[i]}
+
+    def speaks_below(self) -> bool:
+        """Whether a cell below the last place where an exercise is asked may call a check."""
+        asked = (n for i, n in self.asked.items() if i not in self.missing)
+        below = self.steps[max(asked, default=0) :]
+        return any(SPEAKS.search(s.source) for s in below)
 
     def above(self, exercise_id: str) -> tuple[Step, ...]:
         """The steps down to where the exercise is asked."""
@@ -102,6 +114,14 @@ class ExecutionPlan:
             return ()
         below = (s for s in above if s.number > max(mine) and s.role != "given")
         return tuple(s for s in below if _defines(s.source, entries))
+
+    def changes(self, exercise_id: str, entries: Sequence[str]) -> int:
+        """The cell, counted from 1, that binds one of its names more than once, or deletes it, and
+        is asked at its end; 0 if none does."""
+        above = [s for s in self.above(exercise_id) if s.role not in ("setup", "given")]
+        cell = max((s.cell for s in above if _defines(s.source, entries)), default=0)
+        pieces = [s.source for s in above if s.cell == cell]
+        return cell if cell and any(changes(pieces, e) for e in entries) else 0
 
     def is_stub(self, exercise_id: str) -> bool:
         """Whether the exercise's own cell is a stub still."""
@@ -135,20 +155,23 @@ class ExecutionPlan:
 def make_plan(notebook: Notebook, release: Release) -> ExecutionPlan:
     """The release's cells first, then the submission's where they stand."""
     code = [(n, cell) for n, cell in enumerate(notebook.cells, 1) if cell.is_code]
-    cut = [(n, replace(cell, source=part)) for n, cell in code for part in parts(cell.source)]
+    entries = {name for e in release.exercises.values() for name in e.entries}
+    cut = [(n, replace(c, source=s)) for n, c in code for s in parts(c.source, entries)]
     cells = {number: cell for number, (_, cell) in enumerate(cut)}
-    answers = _answers(cells, release)
+    answered = _answered(cells, release)
+    answers = {n: i for i, numbers in answered.items() for n in numbers}
     steps = [
         replace(s, cell=cut[s.number][0]) if s.number >= 0 else s
         for s in _steps(cells, answers, release)
     ]
     checks = _checks(cells, release)
-    last = {i: _asked_below(i, cells, answers, checks) for i in release.exercises}
+    end = max(cells, default=0)
+    last = {i: _asked_below(mine, checks.get(i, end)) for i, mine in answered.items()}
     asked = {i: sum(s.number <= n for s in steps) for i, n in last.items()}
-    flags = [f for n, cell in enumerate(notebook.cells) for f in _cell_flags(n, cell, release)]
-    flags += _copies([cell.grade_id for _, cell in code], release)
     missing, more = _missing(cells, release)
-    return ExecutionPlan(tuple(steps), asked, missing, tuple(dict.fromkeys([*flags, *more])))
+    mere = {i: n for n, c in cells.items() if _is_mere(c.source) for i in checked(c.source)}
+    flags = [*dict.fromkeys([*flagged(notebook, release), *more])]
+    return ExecutionPlan(tuple(steps), asked, missing, tuple(flags), answered, mere)
 
 
 def _steps(cells: Mapping[int, Cell], answers: Mapping[int, str], release: Release) -> list[Step]:
@@ -180,11 +203,11 @@ def _steps(cells: Mapping[int, Cell], answers: Mapping[int, str], release: Relea
     return [*first, *(Step(-1, "setup", release.locked[i]) for i in reversed(gone)), *below]
 
 
-def _answers(cells: Mapping[int, Cell], release: Release) -> dict[int, str]:
-    """Which cells are whose answer: those of its id, but for untouched copies of the stub, and mere
-    checks, where there is another one; of an exercise without any, those that define one of its
-    names."""
-    found: dict[int, str] = {}
+def _answered(cells: Mapping[int, Cell], release: Release) -> dict[str, list[int]]:
+    """Where each exercise is answered: in the cells of its id, but for untouched copies of the
+    stub, and mere checks, where there is another one; if it has none, in those that define one of
+    its names."""
+    found = {}
     for exercise_id, exercise in release.exercises.items():
         mine = {n: c.source.strip() for n, c in cells.items() if c.grade_id == exercise_id}
         no_answer = {release.stubs.get(exercise_id), *filter(NOTHING_ELSE.fullmatch, mine.values())}
@@ -195,7 +218,7 @@ def _answers(cells: Mapping[int, Cell], release: Release) -> dict[int, str]:
                 for n, c in cells.items()
                 if c.grade_id not in release.exercises and _defines(c.source, exercise.entries)
             ]
-        found |= dict.fromkeys(written or mine, exercise_id)
+        found[exercise_id] = written or [*mine]
     return found
 
 
@@ -203,34 +226,33 @@ def _defines(source: str, entries: Sequence[str]) -> bool:
     return any(e in source for e in entries) and bool(defined(source) & {*entries})
 
 
+def _is_mere(source: str) -> bool:
+    """Whether a cell asks for checks and does nothing else; an empty one does not even that."""
+    return NOTHING_ELSE.fullmatch(source) is not None
+
+
 def _adds_nothing(cell: Cell, release: Release) -> bool:
     """Whether a cell that answers nothing need not be run: it is empty, asks for checks and nothing
     else, is a locked cell as it was released, or a copy of a stub."""
     return (
-        NOTHING_ELSE.fullmatch(cell.source) is not None
+        _is_mere(cell.source)
         or cell.source.strip() == release.locked.get(cell.grade_id, "").strip()
         or cell.grade_id in release.exercises
     )
 
 
 def _checks(cells: Mapping[int, Cell], release: Release) -> dict[str, int]:
-    """Where the last check of each exercise stands: a cell that calls it, else one of its id."""
+    """Where the last check of each exercise seems to stand: a cell that calls it, else one of its
+    id."""
     marked = {
-        c.grade_id.removesuffix("-check"): n for n, c in cells.items() if _is_check(c, release)
+        c.grade_id.removesuffix("-check"): n for n, c in cells.items() if is_check(c, release)
     }
     return marked | {i: n for n, c in cells.items() for i in checked(c.source)}
 
 
-def _asked_below(
-    exercise_id: str,
-    cells: Mapping[int, Cell],
-    answers: Mapping[int, str],
-    checks: Mapping[str, int],
-) -> int:
-    """The number of the last cell that runs before this exercise is asked: its check's, if that
-    stands below the answer; without a check the notebook's last."""
-    mine = [n for n, answered in answers.items() if answered == exercise_id]
-    check = checks.get(exercise_id, max(cells, default=0))
+def _asked_below(mine: Sequence[int], check: int) -> int:
+    """The number of the last cell that runs before an exercise is asked: its check's, if that
+    stands below the answer."""
     return max(mine) if mine and min(mine) > check else check
 
 
@@ -247,36 +269,3 @@ def _missing(cells: Mapping[int, Cell], release: Release) -> tuple[frozenset[str
             says = NOWHERE
         flags.append(Flag("missing_cell", exercise_id, says))
     return frozenset(missing), flags
-
-
-def _copies(ids: Sequence[str], release: Release) -> list[Flag]:
-    says = "Several cells have this id: all were run, each where it stands."
-    several = (i for i in dict.fromkeys(ids) if ids.count(i) > 1 and i in release.exercises)
-    return [Flag("duplicate_cell", i, says) for i in several]
-
-
-def _is_check(cell: Cell, release: Release) -> bool:
-    exercise_id = cell.grade_id.removesuffix("-check")
-    return exercise_id != cell.grade_id and exercise_id in release.exercises
-
-
-def _cell_flags(n: int, cell: Cell, release: Release) -> Iterator[Flag]:
-    where, source = cell.grade_id[:80] or f"cell {n + 1}", cell.source.strip()
-    exercise_id = cell.grade_id.removesuffix("-check")
-    asked = cell.grade_id[:80].removesuffix("-check")
-    known = (*release.exercises, *release.held_back)
-    if cell.grade and asked.startswith(f"{release.topic}-") and asked not in known:
-        says = "The notebook asks this exercise, and what it is graded against does not."
-        yield Flag(NOT_ASKED, asked, says)
-    if cell.grade_id in release.locked and source != release.locked[cell.grade_id].strip():
-        says = "A locked cell was changed: the released one was run, and then this one."
-        yield Flag("locked_cell_changed", where, says)
-    if _is_check(cell, release) and source != f'check("{exercise_id}")':
-        says = "A check cell was changed: it was run as a cell of the submission's own."
-        yield Flag("check_cell_changed", where, says)
-    if cell.is_code and CHECK_DEFINED.search(source):
-        says = "It defines a `check` of its own, which has no say."
-        yield Flag("defines_check", where, says)
-    if cell.is_code and any(name in source for name in GRADER_NAMES):
-        says = "It names the checks or the grader: no answer needs them."
-        yield Flag("names_grader", where, says)

@@ -18,7 +18,7 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.manifest import Manifest
 from twophase.checks.registry import Catalog
 from twophase.grading.errors import GraderFault, Unreadable
-from twophase.grading.files.cell_names import checked
+from twophase.grading.files.check_calls import checked
 from twophase.grading.files.digests import checks_digest
 from twophase.grading.files.notebook import Cell, Notebook, parse, read_notebook
 from twophase.grading.release.compose import compose

@@ -15,14 +15,18 @@ from twophase.protocol import AnswerError, ProtocolError, decode, encode
 from twophase.protocol import wire as w
 from twophase.protocol.waited import Waited
 
+MOST_CHECKED = 100  # ids: no notebook has so many exercises
+
 
 @dataclass(frozen=True)
 class CellRun:
-    """What running a cell gave: the exception that ended it, if any, and what it printed."""
+    """What running a cell gave: the exception that ended it, if any, what it printed, and the ids
+    with which it called `check`."""
 
     error: str = ""
     types: tuple[str, ...] = ()
     output: str = ""
+    checked: tuple[str, ...] = ()
 
 
 class Session(AbstractContextManager["Session"]):
@@ -61,10 +65,13 @@ class Session(AbstractContextManager["Session"]):
             raise self.fail("protocol", "The cell wrote into the grader's own channel")
         try:
             ran = decode(reply, plain=True)
-            error, types, output = ran["error"], ran["types"], ran["output"]
-            if not all(type(s) is str for s in (error, output, *types)) or type(types) is not tuple:
+            error, types, output, checked = (
+                ran[key] for key in ("error", "types", "output", "checked")
+            )
+            said = all(type(s) is str for s in (error, output, *types, *checked))
+            if not said or not type(types) is type(checked) is tuple:
                 raise ProtocolError("a cell's report has another shape than it should")
-            return CellRun(error[:2000], types[:20], output[:20_000])
+            return CellRun(error[:2000], types[:20], output[:20_000], checked[:MOST_CHECKED])
         except (ProtocolError, KeyError, TypeError) as e:
             raise self.fail("protocol", f"The cell's process sent nonsense: {e}") from None
 

@@ -177,7 +177,16 @@ class Worker:
             "error": said.message if said else "",
             "types": said.type_names if said else (),
             "output": self._output.take(),
+            "checked": _called(),
         }
+
+
+def _called() -> tuple[str, ...]:
+    """The ids with which the notebook has called `check` since this was last asked."""
+    called = getattr(sys.modules.get("twophase.lab"), "CALLED", {})
+    ids = tuple(map(str, called))
+    called.clear()
+    return ids
 
 
 def _exception(kind: str, message: str, names: tuple[str, ...]) -> BaseException:

@@ -39,9 +39,16 @@ def matrix_at(address: int, shape: np.ndarray, like: np.ndarray) -> np.ndarray:
     return numba.carray(_pointer(address), (shape[0], shape[1]), like.dtype)  # type: ignore[no-any-return]
 
 
+@inner
+def store_at(address: int, shape: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """The same for keys or values, of three sizes: slots, heads, width."""
+    sizes = shape[0], shape[1], shape[2]
+    return numba.carray(_pointer(address), sizes, like.dtype)  # type: ignore[no-any-return]
+
+
 def shapes(arrays: tuple[np.ndarray, ...]) -> np.ndarray:
-    """The first two sizes of arrays, int64 [arrays, 2]; 1 where there is no second."""
-    return np.array([(*array.shape, 1)[:2] for array in arrays], np.int64)
+    """The sizes of arrays, int64 [arrays, 3]; 1 where there is no second or third."""
+    return np.array([(*array.shape, 1, 1)[:3] for array in arrays], np.int64)
 
 
 def addresses(arrays: tuple[np.ndarray, ...]) -> list[int]:

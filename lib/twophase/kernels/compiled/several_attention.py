@@ -72,34 +72,47 @@ def turn_attend_several(
         )
     q = qkv[:, : N * H].copy().reshape(T, N, H)  # [T, N, H]
     heads = as_heads(q, keys.shape[1])  # [1, N·T, H]
-    many, tops_of_all, totals_of_all = room_for_parts(n, N * T, H)
+    of_all, tops_of_all, totals_of_all = room_for_parts(n, N * T, H)
     parts = n + 2  # of each query
     outs, tops, totals = room_for_parts(T * parts, N, H)
-    lone, new = np.zeros((T, 3), np.int64), np.zeros((T, 2), np.int64)
     for task in numba.prange(n + T):
         if task < n:
             attend_task(
-                tasks[task], heads, keys, values, shared, scale, softcap, many[task],
+                tasks[task], heads, keys, values, shared, scale, softcap, of_all[task],
                 tops_of_all[task], totals_of_all[task],
             )  # fmt: skip
         else:
             t = task - n
-            i = t * parts + n
-            lone[t, 0], lone[t, 1], lone[t, 2] = t, firsts[t], firsts[t + 1]
-            attend_task(lone[t], q, keys, values, own, scale, softcap, outs[i], tops[i], totals[i])
-            first = max(0, t + 1 - window) if window > 0 else 0
-            new[t, 0], new[t, 1] = first, t + 1 - first
-            lone[t, 1], lone[t, 2] = t, t + 1
-            attend_task(
-                lone[t], q, new_keys, new_values, new, scale, softcap, outs[i + 1], tops[i + 1],
-                totals[i + 1],
+            mine = slice(t * parts + n, (t + 1) * parts)
+            attend_alone(
+                t, q, new_keys, new_values, keys, values, own[firsts[t] : firsts[t + 1]], window,
+                scale, softcap, outs[mine], tops[mine], totals[mine],
             )  # fmt: skip
     for task in range(n):
         hand_out(
-            many[task], tops_of_all[task], totals_of_all[task], task, parts, keys.shape[1],
+            of_all[task], tops_of_all[task], totals_of_all[task], task, parts, keys.shape[1],
             outs, tops, totals,
         )  # fmt: skip
     merge(np.arange(T + 1) * parts, outs, tops, totals, out)
+
+
+@inner
+def attend_alone(
+    t: int, q: Array, new_keys: Array, new_values: Array, keys: Array, values: Array, own: Array,
+    window: int, scale: np.float32, softcap: float, outs: Array, tops: Array, totals: Array,
+) -> None:  # fmt: skip
+    """The two parts [2, N, H] that only query t sees so: the blocks `own` of the store, and the new
+    tokens up to itself."""
+    attend_task(
+        np.array([t, 0, len(own)]), q, keys, values, own, scale, softcap, outs[0], tops[0],
+        totals[0],
+    )  # fmt: skip
+    first = max(0, t + 1 - window) if window > 0 else 0
+    new = np.array([[first, t + 1 - first]])
+    attend_task(
+        np.array([t, 0, 1]), q, new_keys, new_values, new, scale, softcap, outs[1], tops[1],
+        totals[1],
+    )  # fmt: skip
 
 
 @inner

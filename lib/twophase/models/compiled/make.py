@@ -1,13 +1,18 @@
-"""Which half of a block has loops, by its kind."""
+"""Which half of a block has loops, by its kind; and which layers are one call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
 
 from twophase.models.attention import GroupedQueryAttention
+from twophase.models.compiled.codes_run import CodesRun
 from twophase.models.compiled.experts import Experts
 from twophase.models.compiled.halves import MLP, Attention, Half
 from twophase.models.compiled.latent import AbsorbedAttention
 from twophase.models.compiled.plain import PlainHalf
 from twophase.models.compiled.recurrent import LinearState, StateSpaceState
+from twophase.models.compiled.run import Layer, Run
+from twophase.models.compiled.state_run import StateRun
 from twophase.models.compiled.token import Workspace
 from twophase.models.compiled.weights import NoKernel
 from twophase.models.latent_attention import LatentAttention
@@ -33,3 +38,24 @@ def make_half(half: PlainHalf, work: Workspace) -> Half:
     if kind not in MAKES:
         raise NoKernel(f"a {kind.__name__} has no compiled loops")
     return MAKES[kind](half, work)
+
+
+RUNS: tuple[Any, ...] = (Run, CodesRun, StateRun)
+
+
+def in_runs(layers: Sequence[Layer], work: Workspace) -> list[Half]:
+    """The halves of all layers, where layers one behind the other that have enough in common are a
+    run."""
+    found: list[Half] = []
+    for kind, members in groupby(layers, _kind_of):
+        if kind is None:
+            found += [half for layer in members for half in layer]
+        else:
+            found.append(kind[0](list(members), work))
+    return found
+
+
+def _kind_of(layer: Layer) -> tuple[Any, ...] | None:
+    """The run that a layer could be in, with what the others must have in common with it."""
+    kinds = ((run, run.common(layer)) for run in RUNS)
+    return next((kind for kind in kinds if kind[1] is not None), None)

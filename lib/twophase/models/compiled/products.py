@@ -114,7 +114,7 @@ class Output:
     def __init__(self, linear: Any, h: np.ndarray, D: int, after: Any, work: Workspace) -> None:
         w = weights_of([linear], [D], h.size, work)
         self.add: Callable[..., Any] = work.choose(w.loops.add)
-        self.loops, self.through_norm = w.loops, after is not None
+        self.reads, self.loops = w.loops, w.loops if after is None else None
         self.given: tuple[Any, ...] = (w.matrices[0], biases(linear), h.reshape(-1), *w.given)
         if after is not None:
             self.add = work.choose(w.loops.norm_add)

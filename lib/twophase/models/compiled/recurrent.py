@@ -10,7 +10,6 @@ from torch import nn
 
 from twophase.kernels.compiled.recurrence import convolve, linear_attention_step, state_space_step
 from twophase.kernels.linear_attention import sums_shape
-from twophase.kernels.state import Tensors
 from twophase.models.compiled.plain import PlainHalf
 from twophase.models.compiled.products import Output, norm_projection
 from twophase.models.compiled.token import Token, Workspace
@@ -21,25 +20,20 @@ from twophase.models.state_space import SelectiveStateSpace
 
 
 def advanced(
-    token: Token, layer: int, shapes: tuple[tuple[int, ...], ...], out: np.ndarray
+    token: Token, layer: int, shapes: tuple[tuple[int, ...], ...]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The state of a layer, tensors of these shapes, before the token, and room for the one after
-    it, which the cache is told of; `out` is what the layer gives."""
-    before: list[np.ndarray] = []
-    after: list[np.ndarray] = []
-
-    def advance(_: slice, now: Tensors) -> tuple[torch.Tensor, Tensors]:
-        new = tuple(torch.empty_like(tensor) for tensor in now)
-        before.extend(tensor[0].numpy() for tensor in now)
-        after.extend(tensor[0].numpy() for tensor in new)
-        return torch.from_numpy(out), new
-
-    token.state(layer, *shapes).run(token.span, advance)
-    return before, after
+    it, which the cache is told of."""
+    state = token.state(layer, *shapes).step(token.span)
+    return [tensor[0].numpy() for tensor in state.now], [tensor[0].numpy() for tensor in state.room]
 
 
 class LinearState:
     """Linear attention in three calls: norm and projections; state and answer; the output."""
+
+    kind = "linear"
+    between: tuple[np.ndarray, ...] = ()  # what loops take between projections and output
+    more_matrices: tuple[np.ndarray, ...] = ()  # those among it that are weights
 
     def __init__(self, half: PlainHalf, work: Workspace) -> None:
         layer, before = half.layer, norm(half.before)
@@ -56,7 +50,7 @@ class LinearState:
     def __call__(self, token: Token) -> None:
         """Add to the stream what the token finds in the state that took it in."""
         self.project(token.x, token.workers)
-        (before,), (after,) = advanced(token, self.layer, self.shapes, self.out)
+        (before,), (after,) = advanced(token, self.layer, self.shapes)
         self.attend(self.qkv, self.f, *token.rope("linear"), before, after, self.out)
         self.output(token)
 
@@ -64,6 +58,8 @@ class LinearState:
 class StateSpaceState:
     """A selective state space in four calls: norm and projection; convolution; memory and gate; the
     output."""
+
+    kind = "ssm"
 
     def __init__(self, half: PlainHalf, work: Workspace) -> None:
         layer, before = half.layer, norm(half.before)
@@ -85,15 +81,17 @@ class StateSpaceState:
         self.skip = layer.D.detach().float().numpy().copy()
         self.low, self.y = work.scratch("low", len(self.w_x)), work.scratch("found", wide)
         self.shapes = (wide, s.conv_width), (wide, s.d_state)
+        self.between = (
+            self.filters, self.filter_bias, self.w_x, self.w_dt, self.dt_bias, self.A, self.skip
+        )  # fmt: skip
+        self.more_matrices = self.w_x, self.w_dt
         self.remember = work.choose(state_space_step)
         self.output = Output(layer.out_proj, self.y, D, half.after, work)
 
     def __call__(self, token: Token) -> None:
         """Add to the stream what the token finds in the memory that took it in."""
         self.project(token.x, token.workers)
-        (inputs, memory), (new_inputs, new_memory) = advanced(
-            token, self.layer, self.shapes, self.y
-        )
+        (inputs, memory), (new_inputs, new_memory) = advanced(token, self.layer, self.shapes)
         convolve(self.u, self.filters, self.filter_bias, inputs, new_inputs)
         self.remember(
             self.u, self.gate, self.w_x, self.w_dt, self.dt_bias, self.A, self.skip, memory,

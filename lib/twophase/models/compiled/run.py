@@ -1,19 +1,19 @@
-"""Layers of one kind, one behind the other, as one call (`kernels.compiled.layers`)."""
+"""Layers one behind the other, in one call (`kernels.compiled.layers`): those of attention and MLP,
+which may differ in their sizes, in whose keys they read, and in how far they see."""
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from twophase.kernels.compiled.addresses import addresses
-from twophase.kernels.compiled.layers import run_codes_layers, run_layers
-from twophase.kernels.compiled.loops import Loop
+from twophase.kernels.compiled.addresses import addresses, shapes
+from twophase.kernels.compiled.layers import AttentionRun, run_layers
+from twophase.kernels.span import Span
 from twophase.kernels.store import Store
 from twophase.models.cache import Cache
 from twophase.models.compiled.halves import MLP, Attention, Half
-from twophase.models.compiled.products import CODES, NUMBERS
+from twophase.models.compiled.products import NUMBERS
 from twophase.models.compiled.token import Token, Workspace
 
 Arrays = tuple[np.ndarray, ...]
@@ -21,129 +21,101 @@ Layer = Sequence[Half]  # its halves, or one that is all of it
 
 
 class Numbers(NamedTuple):
-    """What the loops of a layer take: arrays before and behind keys and values, and what is the
-    same in all layers of its kind."""
+    """What loops take of a layer of numbers. `behind`: the arrays of the last product of its first
+    half, which mixes tokens, and of its MLP. All matrices are of the type of `like`."""
 
-    run: Loop
-    attention: Attention
-    before: Arrays
+    mixer: Any
+    norm: Arrays
+    matrices: Arrays
+    bias: np.ndarray
     behind: Arrays
-    options: tuple[Any, ...]  # eps, N, eps of heads, pairs of RoPE, factor of queries
+    like: np.ndarray
+    eps: np.float32
     activation: int
-    scratch: tuple[Any, ...]
 
 
-def numbers_of(layer: Layer) -> Numbers | None:
-    """Of a layer that is of a kind that runs have; None for others: codes beside numbers, norms
-    behind its halves, two eps."""
-    if len(layer) < 2:
+def numbers_of(layer: Layer, *kinds: type) -> Numbers | None:
+    """Of a layer that mixes tokens in a half of these kinds; None for others: codes, norms behind
+    its halves, two eps, matrices of two types."""
+    if len(layer) < 2 or not isinstance(layer[0], kinds) or not isinstance(layer[1], MLP):
         return None
-    attention, mlp = layer
-    if not isinstance(attention, Attention) or not isinstance(mlp, MLP):
+    mixer: Any = layer[0]
+    mlp = layer[1]
+    if any(p.loops is not NUMBERS for p in (mixer.project, mixer.output, mlp.activate, mlp.down)):
         return None
-    project, activate = attention.project.given, mlp.activate.given
-    o, down = attention.output.given, mlp.down.given
-    loops = {p.loops for p in (attention.project, attention.output, mlp.activate, mlp.down)}
-    through_norms = attention.output.through_norm or mlp.down.through_norm
-    if through_norms or project[2] != activate[2] or len(loops) > 1:  # eps
+    scale, shift, eps, *matrices, bias, _, _ = mixer.project.given
+    mlp_scale, mlp_shift, mlp_eps, gate, up, mlp_bias, activation, _, _ = mlp.activate.given
+    o, o_bias, _ = mixer.output.given
+    down, down_bias, _ = mlp.down.given
+    if mlp_eps != eps or len({m.dtype for m in (*matrices, o, gate, up, down)}) > 1:
         return None
-    if loops == {NUMBERS}:
-        *qkv, bias, h, y = project[3:]
-        gate, up, mlp_bias, activation, _, between = activate[3:]
-        run, matrices = run_layers, (qkv, [o[0]], [gate, up], [down[0]])
-        given: tuple[Any, ...] = ()
-    elif loops == {CODES}:
-        codes, bias, h, qkv_given, y = project[3:]
-        gate, up, mlp_bias, activation, _, up_given, between = activate[3:]
-        run, matrices = run_codes_layers, (codes, o[0], [*gate, *up], down[0])
-        given = ((qkv_given, o[3], up_given, down[3]),)
-    else:
-        return None
-    _, N, q_norm, k_norm, *turned = attention.given
-    return Numbers(
-        run, attention, (*project[:2], *matrices[0], bias, q_norm, k_norm),
-        (*matrices[1], o[1], *activate[:2], *matrices[2], mlp_bias, *matrices[3], down[1]),
-        (project[2], N, *turned), activation, (h, y, attention.found, between, *given),
-    )  # fmt: skip
-
-
-def kind_of(layer: Layer) -> tuple[Any, ...] | None:
-    """What layers have in common that differ in their numbers only; None for no such layer."""
-    n = numbers_of(layer)
-    if n is None:
-        return None
-    shapes = tuple((array.shape, array.dtype.str) for array in (*n.before, *n.behind))
-    attention = n.attention
-    return (
-        n.run,
-        attention.kind,
-        attention.store[1:],
-        attention.cap,
-        shapes,
-        n.options,
-        n.activation,
-    )
-
-
-def in_runs(layers: Sequence[Layer], work: Workspace) -> list[Half]:
-    """The halves of all layers, where two layers or more of one kind, one behind the other, are a
-    run."""
-    found: list[Half] = []
-    for kind, group in groupby(layers, kind_of):
-        members = list(group)
-        numbers = [n for n in map(numbers_of, members) if n]
-        if kind is None or len(members) < 2:
-            found += [half for layer in members for half in layer]
-        else:
-            found.append(Run(numbers, work))
-    return found
+    behind = o, o_bias, mlp_scale, mlp_shift, gate, up, mlp_bias, down, down_bias
+    return Numbers(mixer, (scale, shift), (*matrices,), bias, behind, up, eps, activation)
 
 
 class Run:
-    """Some layers that differ in their numbers only."""
+    """Some such layers."""
 
-    def __init__(self, layers: Sequence[Numbers], work: Workspace) -> None:
-        self.layers, self.run = layers, work.choose(layers[0].run)
-        self.kind = layers[0].attention.kind
-        self._places: WeakKeyDictionary[Cache, tuple[list[Store], np.ndarray]] = WeakKeyDictionary()
+    def __init__(self, layers: Sequence[Layer], work: Workspace) -> None:
+        self.layers = [n for layer in layers if (n := numbers_of(layer, Attention))]
+        self.work, self.run = work, work.choose(run_layers)
+        self.like, self.options = self.layers[0].like, _options(self.layers[0])
+        attentions = [n.mixer for n in self.layers]
+        self.kinds = tuple(sorted({attention.kind for attention in attentions}))
+        sees = [(a.store[3] or 0, self.kinds.index(a.kind)) for a in attentions]
+        self.sees = np.array(sees, np.int64)
+        self._known: WeakKeyDictionary[Cache, tuple[list[Store], AttentionRun]] = (
+            WeakKeyDictionary()
+        )
+
+    @staticmethod
+    def common(layer: Layer) -> tuple[Any, ...] | None:
+        """What layers of a run have in common; None for one that is in none."""
+        n = numbers_of(layer, Attention)
+        return None if n is None else (n.like.dtype.str, *_options(n))
 
     def __call__(self, token: Token) -> None:
         """Take the stream through all of them."""
-        places = self.places(token)
-        n, attention = self.layers[0], self.layers[0].attention
-        keys, values, slot, *blocks = token.keys_values(attention.store)
-        self.run(
-            token.x, places, (*n.before, keys, values, *n.behind), *n.options,
-            *token.rope(attention.kind), slot, *blocks, attention.cap, n.activation, *n.scratch,
-            token.workers,
-        )  # fmt: skip
+        self.run(token.x, token.position, self.given(token.span, token.cache), token.workers)
 
-    def places(self, token: Token) -> np.ndarray:
-        """Where the arrays of all layers begin, int64 [layers, arrays]: looked up again where the
-        cache has other stores."""
-        held = list(token.cache.stores.values())
-        known = self._places.get(token.cache)
-        if known is None or known[0] != held:  # not these very stores
-            known = self._places[token.cache] = held, self._find_places(token)
+    def given(self, span: Span, cache: Cache) -> AttentionRun:
+        """What the loops take for a token of a cache. ValueError for a cache of another model."""
+        known, rope = self._known.get(cache), self.work.rope_of_kinds(self.kinds, span.starts[0])
+        if known is None or known[0] != [*cache.stores.values()] or known[1].rope is not rope:
+            found = self._find(Token(np.empty(0, np.float32), span, cache, self.work))
+            known = [*cache.stores.values()], AttentionRun(rope, *found, *self.options)
+            self._known[cache] = known  # as long as it has these very stores
         return known[1]
 
-    def _find_places(self, token: Token) -> np.ndarray:
-        """ValueError where the stores of the layers differ: loops take the first one's sizes for
-        all."""
-        rows, kinds = [], []
+    def _find(self, token: Token) -> tuple[Any, ...]:
+        """Where the arrays of all layers begin and their sizes, what each layer sees, and an array
+        of matrices and one of keys for their types."""
+        rows, sizes = [], []
+        first: dict[tuple[Any, ...], tuple[int, Any, np.ndarray]] = {}
         for n in self.layers:
-            _, keys, values = token.store(n.attention.store)
-            rows.append(addresses((*n.before, keys, values, *n.behind)))
-            kinds.append([(a.shape, a.dtype, a.strides) for a in (keys, values)])
-            if kinds[-1] != kinds[0]:
-                raise ValueError(
-                    f"layer {n.attention.store[0]} of this cache holds {_told(keys)} where layer"
-                    f" {self.layers[0].attention.store[0]} holds other keys: make one with"
-                    " `new_cache` of this model."
-                )
-        return np.array(rows, np.int64)
+            store = n.mixer.store
+            _, keys, values = token.store(store)
+            # one dtype for all, and the same room for all that see as far
+            for kind, size in ((), (keys.dtype,)), (store[1:], (keys.shape, keys.strides)):
+                layer, wanted, found = first.setdefault(kind, (store[0], size, keys))
+                if size != wanted:
+                    raise ValueError(
+                        f"layer {store[0]} of this cache holds {told(keys)} where layer {layer}"
+                        f" holds {told(found)}: make one with `new_cache` of this model."
+                    )
+            arrays = *n.norm, *n.matrices, n.bias, *n.mixer.given[2:4], keys, values, *n.behind
+            rows.append(addresses(arrays))
+            sizes.append(shapes(arrays))
+        return np.array(rows, np.int64), np.stack(sizes), self.sees, self.like, first[()][2]
 
 
-def _told(keys: np.ndarray) -> str:
+def _options(n: Numbers) -> tuple[Any, ...]:
+    """Of layers of attention: eps, eps of heads, pairs of RoPE, factor of scores, their cap, and
+    the activation."""
+    return n.eps, *n.mixer.given[4:], n.mixer.cap, n.activation
+
+
+def told(keys: np.ndarray) -> str:
+    """Keys in words."""
     bits = {2: "bfloat16", 4: "float32"}[keys.itemsize]
     return f"{len(keys)} slots of {keys.shape[1]} heads of {keys.shape[2]} in {bits}"

@@ -1,173 +1,30 @@
 """A pass of a few tokens of one sequence in compiled loops: what a verification of drafted tokens
 is, and a short prompt.
 
-Its halves are those of a step of one token, with a row for each token. What has no such loops (all
-but grouped-query attention and MLPs of plain numbers) runs in torch, on all tokens at once.
+Its halves are those of a step of one token, with a row for each token (`several_halves`). What has
+no such loops (codes, latents, experts) runs in torch, on all tokens at once.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
-from twophase.kernels.compiled.layers import run_layers
-from twophase.kernels.compiled.several import (
-    activate_several,
-    add_norm_several,
-    add_several,
-    project_several,
-)
-from twophase.kernels.compiled.several_attention import shared_work, turn_attend_several
-from twophase.kernels.compiled.several_layers import run_layers_several
-from twophase.kernels.local_attention import RingKVCache
+from twophase.kernels.compiled.several import project_several
 from twophase.kernels.span import Span
 from twophase.models.cache import Cache
 from twophase.models.compiled.ends import Embedding, Head
-from twophase.models.compiled.halves import MLP, Attention
+from twophase.models.compiled.make import RUNS
 from twophase.models.compiled.plain import PlainBlock, halves_of
-from twophase.models.compiled.products import NUMBERS, Output
-from twophase.models.compiled.run import Run
-from twophase.models.compiled.token import Rows, Token, Workspace
+from twophase.models.compiled.products import NUMBERS
+from twophase.models.compiled.several_halves import OF_SEVERAL, in_numbers, keys_of, several_of
+from twophase.models.compiled.token import Workspace
+from twophase.models.compiled.tokens import Tokens
 from twophase.models.compiled.weights import NoKernel, check_kind
 from twophase.models.transformer import Block, Transformer
 
 Array = np.ndarray
-
-
-class Tokens(Token):
-    """The stream x, fp32 [T, D], of some tokens of one sequence, and where they go in the cache."""
-
-    def __init__(self, x: Array, span: Span, cache: Cache, work: Workspace) -> None:
-        super().__init__(x, span, cache, work)
-        self.new: dict[int, Rows] = {}  # keys and values [T, K, H] of layers that have their own
-        self._shared: dict[tuple[int, int | None, int], tuple[Array, ...]] = {}
-
-    def rope(self, kind: str) -> Rows:
-        """Cosines and sines for a kind of layer, [T, H/2] each, or of width 0."""
-        if kind not in self._rope:
-            first, last = self.position, self.position + len(self.x)
-            cos, sin = self.work.rope_tables(kind, last - 1)
-            self._rope[kind] = cos[first:last], sin[first:last]
-        return self._rope[kind]
-
-    def shared(self, slots: int, window: int | None, token_bytes: int) -> tuple[Array, ...]:
-        """What they see of a store, and who sees it (`shared_work`); made once for all layers of
-        one kind."""
-        key = slots, window, token_bytes
-        if key not in self._shared:
-            sizes = slots, window or 0, token_bytes
-            self._shared[key] = shared_work(self.position, len(self.x), *sizes, self.workers)
-        return self._shared[key]
-
-    def room(self, layers: Sequence[int], keys: Array) -> Rows:
-        """For new keys and values of some layers, [layers, T, K, H] each, in the numbers of a
-        store's keys [slots, K, H]."""
-        made = np.empty((2, len(layers), len(self.x), *keys.shape[1:]), keys.dtype)
-        self.new |= {layer: (made[0, i], made[1, i]) for i, layer in enumerate(layers)}
-        return made[0], made[1]
-
-    def slot(self, layer: int) -> int:
-        """Where the first of them goes in a store, or -1: a ring takes them when they are
-        committed."""
-        return self.position if self.cache.stores[layer].unlimited else -1
-
-    def hold_back(self, layer: int) -> None:
-        """Hand a ring what it takes when it is committed."""
-        store = cast(RingKVCache, self.cache.stores[layer])
-        new = [torch.from_numpy(x[None]).view(store.held[0].dtype) for x in self.new[layer]]
-        store.write(new[0], new[1], self.span)
-
-
-class SeveralOutput:
-    """`products.Output` for some tokens."""
-
-    def __init__(self, one: Output, work: Workspace) -> None:
-        self.w, self.bias, _, *norm = one.given
-        self.norm = norm[:-1]  # but for its scratch; none without a norm behind the half
-        self.add = work.choose(add_norm_several if norm else add_several)
-
-    def __call__(self, tokens: Tokens, h: Array) -> None:
-        """x [T, D] += h Wᵀ + bias, or its norm."""
-        self.add(self.w, self.bias, h, *self.norm, tokens.x, tokens.workers)
-
-
-class SeveralAttention:
-    """`halves.Attention` for some tokens."""
-
-    def __init__(self, one: Attention, work: Workspace) -> None:
-        self.one, self.output = one, SeveralOutput(one.output, work)
-        self.project, self.attend = work.choose(project_several), work.choose(turn_attend_several)
-
-    def __call__(self, tokens: Tokens) -> None:
-        """Add to their streams what the tokens find among those before them."""
-        one, T = self.one, len(tokens.x)
-        _, N, *turning = one.given
-        layer, _, H, window = one.store
-        *given, bias, _, _ = one.project.given  # norm, matrices, bias, and scratch
-        qkv, found = np.empty((T, len(bias)), np.float32), np.empty((T, N, H), np.float32)
-        self.project(tokens.x, *given, bias, qkv, tokens.workers)
-        _, keys, values = tokens.store(one.store)
-        if one.has_keys:
-            tokens.room([layer], keys)
-        new_keys, new_values = tokens.new[layer]
-        self.attend(
-            qkv, N, *turning, *tokens.rope(one.kind), new_keys, new_values, keys, values,
-            *tokens.shared(len(keys), window, keys.strides[0]), window or 0, one.cap, found,
-        )  # fmt: skip
-        slot = tokens.slot(layer)
-        if one.has_keys and slot < 0:
-            tokens.hold_back(layer)
-        elif one.has_keys:
-            keys[slot : slot + T], values[slot : slot + T] = new_keys, new_values
-        self.output(tokens, found.reshape(T, N * H))  # [T, N·H]
-
-
-class SeveralMLP:
-    """`halves.MLP` for some tokens."""
-
-    def __init__(self, one: MLP, work: Workspace) -> None:
-        *self.given, _, self.between = one.activate.given  # norm, matrices, bias, kind; scratch
-        self.activate, self.down = work.choose(activate_several), SeveralOutput(one.down, work)
-
-    def __call__(self, tokens: Tokens) -> None:
-        """Add to their streams what the MLP makes of the tokens."""
-        y = np.empty((len(tokens.x), len(self.between)), np.float32)
-        self.activate(tokens.x, *self.given, y, tokens.workers)
-        self.down(tokens, y)
-
-
-class SeveralRun:
-    """`run.Run` for some tokens."""
-
-    def __init__(self, one: Run, work: Workspace) -> None:
-        self.one, self.run = one, work.choose(run_layers_several)
-        self.stored = [n.attention.store[0] for n in one.layers]  # whose keys each layer reads
-        n = one.layers[0]
-        self.widths = len(n.before[5]), len(n.behind[5])  # of the bias of q, k, v; of up's rows
-
-    def __call__(self, tokens: Tokens) -> None:
-        """Take the streams through all of its layers."""
-        n, layer = self.one.layers[0], self.stored[0]
-        attention, places = n.attention, self.one.places(tokens)
-        own = attention.has_keys
-        _, keys, values = tokens.store(attention.store)
-        window = attention.store[3]
-        if own:
-            new_keys, new_values = tokens.room(self.stored, keys)
-        else:
-            read = [tokens.new[layer] for layer in self.stored]
-            new_keys, new_values = map(np.stack, zip(*read, strict=True))
-        slot = tokens.slot(layer) if own else -1
-        self.run(
-            tokens.x, places, (*n.before, keys, values, *n.behind), *n.options,
-            *tokens.rope(attention.kind), new_keys, new_values, slot,
-            *tokens.shared(len(keys), window, keys.strides[0]), window or 0, attention.cap,
-            n.activation, *self.widths, tokens.workers,
-        )  # fmt: skip
-        if own and slot < 0:
-            for layer in self.stored:
-                tokens.hold_back(layer)
 
 
 class Several:
@@ -185,15 +42,13 @@ class Several:
         self.halves: list[Callable[..., None]] = []
         known: set[int] = set()  # the layers whose new keys loops make
         for one in halves:
-            n = 2 * len(one.layers) if isinstance(one, Run) else 1
+            n = 2 * len(one.layers) if isinstance(one, RUNS) else 1
             made, read = keys_of(one)
             few = several_of(one, work) if read <= known else None  # torch reads what torch makes
             known |= made if few else set()
             self.halves += [few] if few else in_torch[:n]
             del in_torch[:n]
-        self.in_loops = any(
-            isinstance(half, (SeveralRun, SeveralAttention, SeveralMLP)) for half in self.halves
-        )
+        self.in_loops = any(type(half) in OF_SEVERAL.values() for half in self.halves)
 
     def __call__(
         self, tokens: torch.Tensor, span: Span, cache: Cache, at: int | None
@@ -232,34 +87,6 @@ def without_loops(embed: Any, halves: Sequence[Any], head: Any) -> bool:
 def head_in_numbers(head: Any) -> bool:
     """Whether a head is in loops that read plain numbers."""
     return isinstance(head, Head) and head.loops is NUMBERS
-
-
-def in_numbers(one: Any) -> bool:
-    """Whether a half, or a run, of one token has loops for several: those that read plain
-    numbers."""
-    if isinstance(one, Run):
-        return one.layers[0].run is run_layers
-    if isinstance(one, Attention):
-        return {one.project.loops, one.output.loops} == {NUMBERS}
-    return isinstance(one, MLP) and {one.activate.loops, one.down.loops} == {NUMBERS}
-
-
-def keys_of(one: Any) -> tuple[set[int], set[int]]:
-    """The layers whose keys a half, or a run, of one token makes, and those whose keys it reads and
-    does not make."""
-    made: set[int] = set()
-    read: set[int] = set()
-    halves = [n.attention for n in one.layers] if isinstance(one, Run) else [one]
-    for half in halves:
-        if isinstance(half, Attention):
-            (made if half.has_keys else read).add(half.store[0])
-    return made, read
-
-
-def several_of(one: Any, work: Workspace) -> Callable[[Tokens], None] | None:
-    """The same for several tokens; None where it has no loops for these."""
-    kinds = {Run: SeveralRun, Attention: SeveralAttention, MLP: SeveralMLP}
-    return kinds[type(one)](one, work) if in_numbers(one) else None
 
 
 def parts_of(block: Any) -> list[Any]:

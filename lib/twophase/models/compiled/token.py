@@ -36,6 +36,7 @@ class Workspace:
         self.codes: list[torch.Tensor] = []  # of quantized layers, as loops read them
         self._scratch: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
         self._tables: dict[str, Rows] = {}
+        self._of_kinds: dict[tuple[str, ...], np.ndarray] = {}
         self._known = 0  # positions in these tables
         self._held: WeakKeyDictionary[Store, Rows] = WeakKeyDictionary()
         self._checked: WeakKeyDictionary[Cache, dict[Shape, Stored]] = WeakKeyDictionary()
@@ -91,8 +92,16 @@ class Workspace:
                     (torch.zeros(known, 0, dtype=torch.float32),) * 2 if tables is None else tables
                 )
                 self._tables[name] = tuple(table.numpy() for table in rows)
+            self._of_kinds.clear()
             self._known = known  # now that all are there: loops read them unasked
         return self._tables[kind]
+
+    def rope_of_kinds(self, kinds: tuple[str, ...], position: int) -> np.ndarray:
+        """The same for several kinds of layers at once: [kinds, 2, positions, H/2]."""
+        if position >= self._known or kinds not in self._of_kinds:
+            tables = [self.rope_tables(kind, position) for kind in kinds]
+            self._of_kinds[kinds] = np.array(tables)
+        return self._of_kinds[kinds]
 
 
 class Token:
@@ -178,10 +187,10 @@ class Token:
         if not isinstance(store, State):
             store = cast(State, self.step.state(layer))  # raises, and says what is wrong
         found = tuple(tuple(held.shape[2:]) for held in store.held)
-        if found != shapes:
+        if found != shapes or any(held.dtype != torch.float32 for held in store.held):
             raise ValueError(
-                f"layer {layer} has a state of {shapes}; this cache holds {found}: make one with"
-                " `new_cache` of this model."
+                f"layer {layer} has a state of {shapes} in float32; this cache holds {found} in"
+                f" {store.held[0].dtype}: make one with `new_cache` of this model."
             )
         return store
 

@@ -18,11 +18,10 @@ from twophase.models.compiled.batch import batch_step
 from twophase.models.compiled.batch_linear import wants_widening, with_batch_linears
 from twophase.models.compiled.ends import Embedding, Head, PlainEmbedding, PlainHead
 from twophase.models.compiled.halves import Half
-from twophase.models.compiled.make import make_half
+from twophase.models.compiled.make import in_runs, make_half
 from twophase.models.compiled.narrowed import narrowed
 from twophase.models.compiled.plain import PlainBlock, halves_of
 from twophase.models.compiled.quantized import is_quantized
-from twophase.models.compiled.run import in_runs
 from twophase.models.compiled.several import Several, without_loops
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, Version, check_kind
