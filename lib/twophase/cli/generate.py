@@ -92,7 +92,10 @@ def generate(
     ] = False,
     path: Annotated[
         str,
-        typer.Option(help="plain: in torch. compiled: decode steps in compiled loops, on a CPU."),
+        typer.Option(
+            help="plain: in torch. compiled: decode steps, and verifications of drafts, in compiled"
+            " loops, on a CPU."
+        ),
     ] = "plain",
     draft: Annotated[
         str | None,

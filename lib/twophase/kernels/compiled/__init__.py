@@ -13,8 +13,11 @@ read, and the oracle of the tests.
 - `latent`, `recurrence`, `experts`: a token through latent attention, through layers with a state,
   and through the experts that it visits.
 - `attention`: one query token for each sequence over a contiguous, a ring or a paged cache.
-- `layers`: all of these loops for layers of one kind, in one call; `step`: these and both ends,
-  from a token to its logits; `addresses`: arrays by where they begin.
+- `layers`: all of these loops for layers of attention, in one call; `state_layers`: for those with
+  a state; `step`: these and both ends, from a token to its logits; `addresses`: arrays by where
+  they begin.
+- `several`: the products of a few tokens of one sequence, in `token_tiles`; `several_attention`:
+  what each finds; `several_layers`, `several_state_layers`: whole layers.
 - `tables`: where a sequence's tokens lie, and how its blocks are shared out. `parts`: the blocks of
   a task; `merge`: all of them. `block`: scores, softmax and values of one block, in registers that
   `widened` fills; `block_pairs`: the same by pairs of bf16; `block_tiles`: by tiles of them, in

@@ -2,9 +2,9 @@
 them: a row of a matrix that is read once meets all of them.
 
 As `linear` for one token, with a row of every array for each token: `x` fp32 [T, D] is their
-stream. Four rows of a matrix and up to four tokens are a tile, whose sums lie in registers
-(`token_tiles`); the four rows stay in the caches until all tokens have met them, and from memory
-they come once.
+stream. Four rows of a matrix and up to four tokens (two, where registers are narrow) are a tile,
+whose sums lie in registers (`token_tiles`); the four rows stay in the caches until all tokens have
+met them, and from memory they come once.
 """
 
 import numba

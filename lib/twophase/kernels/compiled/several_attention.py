@@ -1,10 +1,10 @@
 """Attention of a few new tokens of one sequence over its cache, which is read once.
 
-All of them see most of the cache: what stands before them, and with a window is still in that of
-the last. So there the queries of T tokens that share a KV head are that many more heads of one
-token, [N·T, H], and attention is that of a decode step. What is left is a query's own: the tokens
-that only earlier windows still see, and the new ones up to its own. These are parts, each with a
-softmax of its own, and the whole is merged of them (`merge`).
+All of them see most of the cache: the tokens before them; with a window, those that are still in
+that of the last. So there the queries of T tokens that share a KV head are that many more heads of
+one token, [N·T, H], and attention is that of a decode step. What is left is a query's own: the
+tokens that only earlier windows still see, and the new ones up to its own. These are parts, each
+with a softmax of its own, and the whole is merged of them (`merge`).
 
 New keys and values are not in the cache yet: a ring would lose what early queries see.
 """
@@ -101,8 +101,8 @@ def attend_alone(
     t: int, q: Array, new_keys: Array, new_values: Array, keys: Array, values: Array, own: Array,
     window: int, scale: np.float32, softcap: float, outs: Array, tops: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """The two parts [2, N, H] that only query t sees so: the blocks `own` of the store, and the new
-    tokens up to itself."""
+    """Query t's own two parts [2, N, H]: the blocks `own` of the store, and the new tokens up to
+    itself."""
     attend_task(
         np.array([t, 0, len(own)]), q, keys, values, own, scale, softcap, outs[0], tops[0],
         totals[0],

@@ -2,7 +2,7 @@
 each row with each token in a register of its own.
 
 `widened` has the registers. Here they come in tuples, one for each token: so the number of tokens
-is part of the type, and one text is compiled for each number. A row that was read (and widened, of
+is part of the type, and there is machine code for each number. A row that was read (and widened, of
 bf16) meets all tokens of the tile before the next is read.
 """
 
@@ -80,7 +80,7 @@ def plus_products_each(context: Any, sums: Any, some: Any, row: Any) -> Any:
 @intrinsic  # type: ignore[untyped-decorator]
 def write_tile(context: Any, array: Any, at: Any, behind: Any, tile: Any) -> Any:
     """The sums of a tile into a contiguous fp32 array: those of the first token with the four rows
-    from the number on that is `at` behind its first, those of the next `behind` further."""
+    at its number `at`, those of each next token `behind` further."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         numbers, at, behind, tile = arguments
@@ -102,8 +102,8 @@ def tile_of(
     """Four rows of a matrix times one to four tokens, n numbers of each, a multiple of STEP: sums
     as registers whose lanes are still to be added, for each row one of each token. Rows and tokens
     are given by the places of their first numbers behind the first of w and of x, fp32 and
-    `arranged` for w. Ask for as many numbers of w, from the one that is `ahead` behind the first
-    row's on (0: for none)."""
+    `arranged` for w. Asks for 4·n numbers of w, from the one `ahead` behind the first row's
+    first on (0: for none)."""
     a = b = c = d = nothing_each(tokens)
     for i in range(0, n, STEP):
         some = read_each(x, tokens, i)

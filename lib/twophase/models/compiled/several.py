@@ -1,8 +1,9 @@
 """A pass of a few tokens of one sequence in compiled loops: what a verification of drafted tokens
 is, and a short prompt.
 
-Its halves are those of a step of one token, with a row for each token (`several_halves`). What has
-no such loops (codes, latents, experts) runs in torch, on all tokens at once.
+Its halves are those of a step of one token, with a row for each token (`several_halves`). Latents,
+experts and quantized layers have no such loops, and run in torch, on all tokens at once (the
+products of codes in `quantized_tokens`): `CompiledTransformer.plain` does not name them.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ Array = np.ndarray
 
 
 class Several:
-    """A model for some tokens of one sequence: `halves` are its own for one token, in runs, `plain`
+    """A model for some tokens of one sequence: `halves` are its own for one token, in runs; `plain`
     is the same model in torch, for what has no loops."""
 
     def __init__(

@@ -35,7 +35,9 @@ _Made = Callable[[Transformer, Workspace], Callable[..., Any]]
 # A smaller model has its tokens faster from one core: a loop on all of them costs a microsecond
 # before it begins. And for batches it does without a second copy of its matrices.
 LARGE_BYTES = 16e6
-MOST = 16  # tokens of a pass of several: from there on products in torch are as fast
+# Tokens of a pass of several: from there on products in torch are as fast (where it has products of
+# bf16, these are from 8 on, but what stands around them is not).
+MOST = 16
 
 
 class CompiledTransformer:
@@ -48,7 +50,7 @@ class CompiledTransformer:
     they lie, but for those of a small model in fp32 whose numbers are all bf16 (`narrowed`); of
     these, and of norms and biases, they have copies. So after a change of the model, make another
     one (a step notices other numbers, hooks and modules: see `Version`). Steps of several threads
-    wait for each other. What has no loops runs in torch: `plain` says what, and why.
+    wait for each other. What has no loops for one token runs in torch: `plain` says what, and why.
 
     `parallel`: on all cores; by default where the model is large enough. Raises ValueError for a
     model that reads both ways, is not on the CPU, or whose weights are neither float32 nor
