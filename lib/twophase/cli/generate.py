@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -183,7 +183,6 @@ def _generate(
     """Load, warm up, stream, report."""
     import torch
 
-    from twophase.models.generate import generate as run
     from twophase.models.generate import on_path
     from twophase.models.speculative_decoding import Speculation
 
@@ -195,9 +194,10 @@ def _generate(
         )  # its products are over before a second thread wakes, and a busy machine stalls both
     if sampling.path != "plain":
         typer.echo(on_path(network, sampling.path).report, err=True)
-    list(
-        run(network, tokens[:2], 2, cache=sampling.cache, path=sampling.path)
-    )  # torch's first call sets up threads and buffers; TTFT should not pay for that
+    # torch's first call sets up threads and buffers, and a first verification finds or compiles its
+    # loops: no time that is told should pay for that
+    few = min(sampling.n_new, 2 if drafter is None else sampling.gamma + 2)
+    list(_stream(network, drafter, tokens[:2], replace(sampling, n_new=few), (), Speculation()))
     stream = _stream(network, drafter, tokens, sampling, speaker.stops, record)
     pieces = speaker.pieces(tokens, stream)
     if as_json:
