@@ -47,11 +47,12 @@ def room(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, value: int, before: str = "") -> list[int]:
+def run(folder: Path, value: int, before: str = "", **settings: str) -> list[int]:
     """What a process of its own gets from `twice`, and how often it took what was on the disk;
-    `before` is executed between the import and the call."""
+    `before` is executed between the import and the call, `settings` are set for it."""
     (folder / "room" / "called.py").write_text(CALLED.format(value=value), encoding="utf-8")
     env = os.environ | {"NUMBA_CACHE_DIR": str(folder / "kept"), "PYTHONDONTWRITEBYTECODE": "1"}
+    env |= settings
     done = subprocess.run(
         [sys.executable, "caller.py", before],
         cwd=folder,
@@ -82,3 +83,12 @@ def test_an_editors_hidden_file_is_no_source(room: Path) -> None:
 def test_what_cannot_be_read_any_more_is_compiled(room: Path) -> None:
     assert run(room, 1) == [2, 0]
     assert run(room, 1, before=LOSE_WHAT_IS_KEPT) == [2, 0]
+
+
+@pytest.mark.parametrize("setting", [{"NUMBA_BOUNDSCHECK": "1"}, {"NUMBA_OPT": "1"}], ids=str)
+def test_code_that_was_compiled_under_other_settings_is_not_taken(
+    room: Path, setting: dict[str, str]
+) -> None:
+    assert run(room, 1, **setting) == [2, 0]
+    assert run(room, 1) == [2, 0]
+    assert run(room, 1) == run(room, 1, **setting) == [2, 1]

@@ -221,8 +221,9 @@ def test_a_buffer_of_one_number_that_was_replaced_by_its_equal_is_noticed():
     {"attention": ("sliding", "gqa", "sliding"), "window": 3, "kv_source": (0, 1, 0)},
 ], ids=str)  # fmt: skip
 def test_a_step_in_one_call_is_the_step_in_three(more):
-    """Near, not bit for bit: once, in one run of all tests, they differed in a last place. Why was
-    not found out: 1,200 steps, and ten compilations in other orders, gave the same bits."""
+    """Near, not bit for bit: LLVM may sum in another order in another function. (Once they differed
+    in a last place, in one case of one run, and never again. It is what happens where the code of
+    one was compiled under other settings of Numba; `compiling` keeps these apart since.)"""
     model = random_model(replace(ODD, **more))
     whole, parts = CompiledTransformer(model), CompiledTransformer(model)
     assert whole._whole is not None

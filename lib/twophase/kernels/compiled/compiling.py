@@ -19,6 +19,8 @@ SENTENCE = (
     "compiling the kernels for this machine: once, some ten seconds; later runs find them in the"
     " cache"
 )
+# What Numba's environment sets (`NUMBA_BOUNDSCHECK=1`) that makes other machine code of one text.
+SETTINGS = ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT")
 _ready: set[tuple[object, ...]] = set()
 
 
@@ -39,7 +41,8 @@ def compiled(**options: Any) -> Callable[[_Function], _Function]:
 class _MachineCode(FunctionCache):  # type: ignore[misc]
     """What Numba keeps of a function, until its own file or any file of this folder changes. By
     itself Numba looks at the function's file alone, and goes on with the old code of what the
-    function calls. What cannot be read or written is compiled, and not kept."""
+    function calls; and it takes code that was compiled under other settings (`SETTINGS`) for its
+    own. What cannot be read or written is compiled, and not kept."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -62,9 +65,10 @@ class _MachineCode(FunctionCache):  # type: ignore[misc]
 
 @cache
 def _digest(folder: Path = Path(__file__).parent) -> str:
-    """Of the sources in a folder, 12 digits."""
-    sources = sorted(folder.glob("[!.]*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    """Of the sources in a folder and of what is set, 12 digits."""
+    sources = b"".join(path.read_bytes() for path in sorted(folder.glob("[!.]*.py")))
+    settings = [str(getattr(numba.config, name)) for name in SETTINGS]
+    return hashlib.sha256(sources + " ".join(settings).encode()).hexdigest()[:12]
 
 
 @contextmanager
