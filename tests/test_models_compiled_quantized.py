@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from patience import PATIENCE_S
-from test_models_compiled import TOLERANCE
+from test_models_compiled import TOLERANCE, exact
 from test_models_quantize import KINDS, SMALL, made, wide
 
 from twophase.kernels.quantization.integers import IntegerFormat, encode
@@ -31,12 +31,13 @@ AFFINE = IntegerFormat(4, 8, affine=True)
 
 
 def check_same(model: Transformer, run: CompiledTransformer, V: int) -> None:
-    """Logits of a prompt and six steps after it."""
+    """Logits of a prompt and six steps after it, beside those of the same codes in fp64."""
     ids = torch.randint(0, V, (1, 12), generator=torch.Generator().manual_seed(2))
-    caches = [model.new_cache(1, 20) for _ in range(2)]
+    oracle = exact(model)
+    caches = [m.new_cache(1, 20) for m in (oracle, model)]
     for part in (ids[:, :6], *ids[:, 6:].split(1, dim=1)):
         expected, found = (
-            m(part, cache, at=-1) for m, cache in zip((model, run), caches, strict=True)
+            m(part, cache, at=-1) for m, cache in zip((oracle, run), caches, strict=True)
         )
         deviation = float(expected.std())
         assert float((found - expected).abs().max()) < TOLERANCE * deviation
