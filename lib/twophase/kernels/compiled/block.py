@@ -20,7 +20,7 @@ from twophase.kernels.compiled.compiling import compiled
 from twophase.kernels.compiled.lanes import pick
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import exp, tanh, value_of
-from twophase.kernels.compiled.prefetch import prefetch
+from twophase.kernels.compiled.prefetch import address_of, ask, lines_each
 from twophase.kernels.compiled.widened import (
     STEP,
     WIDTH,
@@ -55,17 +55,16 @@ def score(
     width = p.shape[1]
     K, H, Hv = keys.shape[1], keys.shape[2], upcoming.shape[2]
     G, whole = len(q) // K, H // WIDTH * WIDTH
-    more = -(-4 * Hv // ((G + 1) // 2))  # numbers of values for each tile
+    asked = address_of(upcoming, first * K * Hv)
+    more = lines_each(upcoming, 4 * Hv, (G + 1) // 2)
     for s in range(0, n, 4):
         last = min(4, n - s) - 1
-        asked = (first + s) * K * Hv
         for k in range(K):
             t = ((first + s) * K + k) * H
             u, v, z = t + min(1, last) * K * H, t + min(2, last) * K * H, t + last * K * H
             for i in range(k * G, k * G + G, 2):
                 j = min(i + 1, k * G + G - 1)
-                prefetch(upcoming, 0, asked, asked + more)
-                asked += more
+                asked = ask(asked, more)
                 sums, others = two_by_four(q, i * H, j * H, keys, t, u, v, z, whole)
                 one, other = i * width + column + s, j * width + column + s
                 if j > i:
@@ -74,9 +73,8 @@ def score(
                     add_totals(p, one, sums)
             if whole < H:
                 score_rest(q, keys, first + s, last + 1, k, whole, p, column + s)
-        for i in range(len(q)):
-            for behind in range(last + 1, 4):
-                p[i, column + s + behind] = _f32(0)
+        for behind in range(last + 1, 4):
+            p[:, column + s + behind] = _f32(0)
 
 
 @compiled(inline="always")
@@ -180,18 +178,19 @@ def add_values(
     """out[i] += Σ_s p[i, column + s] · values[first + s, i // G], and ask for n tokens' keys from
     `following` on, those of a later block, meanwhile. out [N, Hv] is `arranged` for the values."""
     K, Hv, H, width = values.shape[1], values.shape[2], keys.shape[2], p.shape[1]
-    G, whole, row, asked = len(p) // K, Hv // STEP * STEP, K * Hv, following * K * H
+    G, whole, row = len(p) // K, Hv // STEP * STEP, K * Hv
+    asked = address_of(keys, following * K * H)
     for k in range(K):
         fours = k * G + G // 4 * 4
         for h in range(0, whole, STEP):
-            t, more = (first * K + k) * Hv + h, 4 * STEP * H // Hv
+            t, more = (first * K + k) * Hv + h, lines_each(keys, 4 * H, Hv // STEP)
             for i in range(k * G, fours, 4):
                 w, o = i * width + column, i * Hv + h
-                asked = four_heads(p, w, values, t, row, n, out, o, keys, asked, more)
+                asked = four_heads(p, w, values, t, row, n, out, o, asked, more)
                 more = 0  # asked for once is enough
             for i in range(fours, k * G + G):
                 w, o = i * width + column, i * Hv + h
-                asked = one_head(p, w, values, t, row, n, out, o, keys, asked, more)
+                asked = one_head(p, w, values, t, row, n, out, o, asked, more)
                 more = 0
         for i in range(k * G, k * G + G):
             for s in range(n if whole < Hv else 0):
@@ -209,20 +208,18 @@ def four_heads(
     n: int,
     out: Array,
     at: int,
-    keys: Array,
     asked: int,
     more: int,
 ) -> int:
     """A step of the values' rows, times the weights of four heads: n tokens, the first of which
     begins at t, each `row` numbers behind the one before. Weights are in p from w on, sums in out
-    from `at` on, of other heads a whole row behind. With every fourth token ask for `more` numbers
-    of keys, from the one on that is `asked` behind the first; returns where to go on."""
+    from `at` on, of other heads a whole row behind. With every fourth token ask for `more` lines
+    from the address `asked` on; returns where to go on."""
     width, Hv = p.shape[1], out.shape[1]
     a, b, c, d = read(out, at), read(out, at + Hv), read(out, at + 2 * Hv), read(out, at + 3 * Hv)
     for s in range(n):
         if s % 4 == 0:
-            prefetch(keys, 0, asked, asked + more)
-            asked += more
+            asked = ask(asked, more)
         x = read(values, t + s * row)
         a = plus_weighted(a, pick(p, w + s), x)
         b = plus_weighted(b, pick(p, w + width + s), x)
@@ -245,7 +242,6 @@ def one_head(
     n: int,
     out: Array,
     at: int,
-    keys: Array,
     asked: int,
     more: int,
 ) -> int:
@@ -253,8 +249,7 @@ def one_head(
     a, whole = read(out, at), n // 4 * 4
     b = c = d = (nothing(), nothing())
     for s in range(0, whole, 4):
-        prefetch(keys, 0, asked, asked + more)
-        asked += more
+        asked = ask(asked, more)
         x = t + s * row
         a = plus_weighted(a, pick(p, w + s), read(values, x))
         b = plus_weighted(b, pick(p, w + s + 1), read(values, x + row))

@@ -13,7 +13,7 @@ from numba.core import types
 from numba.extending import overload
 
 from twophase.kernels.compiled.block import add_values, score
-from twophase.kernels.compiled.block_pairs import PAIRED, add_pair_values, score_pairs
+from twophase.kernels.compiled.block_pairs import add_pair_values, score_pairs
 from twophase.kernels.compiled.block_tiles import add_tile_values, queries_in_tiles, score_tiles
 from twophase.kernels.compiled.lanes import LANES, has_pairs, has_tiles
 from twophase.kernels.compiled.loops import inner
@@ -132,10 +132,9 @@ def _add_by(q, weights, column, values, first, n, out, keys, following):  # type
 
 
 @inner
-def fill_registers(tiled: bool, H: int, Hv: int) -> bool:
-    """Whether rows of keys and values leave no rest: values in runs of 32 numbers; keys in runs of
-    64 as pairs, of 32 in tiles, where what fills no tile goes by pairs."""
-    return H % (LANES if tiled else PAIRED) == 0 and Hv % LANES == 0
+def fill_registers(H: int, Hv: int) -> bool:
+    """Whether rows of keys and values leave no rest: both in runs of 32 numbers."""
+    return H % LANES == 0 and Hv % LANES == 0
 
 
 def _form(q: Any, tiles: Any, pairs: Any, plain: Any) -> Any:

@@ -20,16 +20,19 @@ from twophase.kernels.compiled.lanes import (
     side_by_side,
     spread,
     store,
-    store_totals,
 )
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import value_of
-from twophase.kernels.compiled.prefetch import prefetch
+from twophase.kernels.compiled.pair_registers import ROW, plus_pairs, read_pairs
+from twophase.kernels.compiled.prefetch import address_of, ask, lines_each
+from twophase.kernels.compiled.widened import (
+    add_totals,
+    add_totals_of_four,
+    add_totals_of_two,
+    nothing,
+)
 
 _f32, _u32 = np.float32, np.uint32
-PAIRED = 2 * LANES  # numbers of a key that fill the registers
-# How far ahead keys are asked for: those of a task's first block nobody else has asked for.
-AHEAD_BYTES = 8192
 Array = np.ndarray
 
 
@@ -37,54 +40,89 @@ Array = np.ndarray
 def score_pairs(
     q: Array, keys: Array, upcoming: Array, first: int, n: int, p: Array, column: int
 ) -> None:
-    """p[i, column + s] += q[i] · keys[first + s, i // G], as `block.score`; q: bits of bf16 [N, H],
-    H a multiple of 32. Two heads and four tokens at a time, all in one function: four tokens in one
-    of their own took a third longer."""
-    K, H, Hv = keys.shape[1], keys.shape[2], upcoming.shape[2]
-    q2, keys2 = q.view(_u32), keys.view(_u32)  # [N, W], [tokens, K, W]: two bf16 in each
-    G, W, nothing, sums = len(q) // K, H // 2, spread(_f32(0)), np.empty(8, _f32)
-    whole = W // LANES * LANES  # where half a register of pairs may be left: 32 numbers
+    """p[i, column + s] += q[i] · keys[first + s, i // G], as `block.score`, which asks for what
+    `upcoming` holds, too. q: bits of bf16 [N, H], H a multiple of 32. Four heads and four tokens at
+    a time, so that each row is read once for four products; then two heads, then one."""
+    K, H, Hv, width = keys.shape[1], keys.shape[2], upcoming.shape[2], p.shape[1]
+    G, row = len(q) // K, K * H
+    asked = address_of(upcoming, first * K * Hv)
+    more = lines_each(upcoming, 4 * Hv, G // 4 + (G % 4 + 1) // 2)
     for s in range(0, n, 4):
         last = min(4, n - s) - 1
         for k in range(K):
-            at = AHEAD_BYTES // keys.itemsize + (s * K + 4 * k) * H
-            prefetch(keys, first, min(at, n * K * H), min(at + 4 * H, n * K * H))
-            at = (s * K + (last + 1) * k) * Hv
-            prefetch(upcoming, first, at, at + (last + 1) * Hv)
-            t = ((first + s) * K + k) * W
-            u, v, z = t + min(1, last) * K * W, t + min(2, last) * K * W, t + last * K * W
-            rest = 2 * (t + whole), 2 * (u + whole), 2 * (v + whole), 2 * (z + whole)
-            for i in range(k * G, k * G + G, 2):
-                j = min(i + 1, k * G + G - 1)
-                a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = nothing
-                for w in range(0, whole, LANES):
-                    x, y = load(q2, i * W + w), load(q2, j * W + w)
-                    key = load(keys2, t + w)
-                    a0, b0 = add_pairs(a0, key, x), add_pairs(b0, key, y)
-                    key = load(keys2, u + w)
-                    a1, b1 = add_pairs(a1, key, x), add_pairs(b1, key, y)
-                    key = load(keys2, v + w)
-                    a2, b2 = add_pairs(a2, key, x), add_pairs(b2, key, y)
-                    key = load(keys2, z + w)
-                    a3, b3 = add_pairs(a3, key, x), add_pairs(b3, key, y)
-                if whole < W:
-                    a0, a1, a2, a3 = plus_row((a0, a1, a2, a3), q, i * H + 2 * whole, keys, rest)
-                    b0, b1, b2, b3 = plus_row((b0, b1, b2, b3), q, j * H + 2 * whole, keys, rest)
-                store_totals(sums, 0, (a0, a1, a2, a3, b0, b1, b2, b3))
-                for c in range(last + 1):
-                    p[i, column + s + c] += sums[c]
-                    p[j, column + s + c] += sums[4 + c] if j > i else _f32(0)
+            t = ((first + s) * K + k) * H
+            tokens = t, t + min(1, last) * row, t + min(2, last) * row, t + last * row
+            fours, behind = k * G + G // 4 * 4, k * G + G
+            for i in range(k * G, fours, 4):
+                asked = ask(asked, more)
+                at = i * width + column + s
+                sums = four_by_four(q, i * H, keys, tokens, H)
+                add_totals_of_four(p, at, at + width, at + 2 * width, at + 3 * width, sums)
+            for i in range(fours, behind, 2):
+                asked = ask(asked, more)
+                at = i * width + column + s
+                if i + 1 < behind:
+                    sums = two_by_four(q, i * H, keys, tokens, H)
+                    add_totals_of_two(p, at, at + width, sums)
+                else:
+                    add_totals(p, at, one_by_four(q, i * H, keys, tokens, H))
+        for behind in range(last + 1, 4):
+            p[:, column + s + behind] = _f32(0)
 
 
 @compiled(inline="always")
-def plus_row(sums: Any, q: Array, i: int, keys: Array, places: Any) -> Any:
-    """Four sums, each with 32 products more: of a query's numbers from number i of q on, and of a
-    key's from one of four places in `keys` on."""
-    a, b, c, d = sums
-    t, u, v, z = places
-    x = load(q, i)
-    a, b = add_times(a, load(keys, t), x), add_times(b, load(keys, u), x)
-    return a, b, add_times(c, load(keys, v), x), add_times(d, load(keys, z), x)
+def one_by_four(q: Array, i: int, keys: Array, tokens: Any, H: int) -> Any:
+    """The query whose first number is number i of q, times four keys, given by the places of
+    theirs: 4 sums, as registers whose lanes are still to be added."""
+    t, u, v, z = tokens
+    a = b = c = d = nothing()
+    for h in range(0, H, ROW):
+        x = read_pairs(q, i + h)
+        a, b = plus_pairs(a, read_pairs(keys, t + h), x), plus_pairs(b, read_pairs(keys, u + h), x)
+        c, d = plus_pairs(c, read_pairs(keys, v + h), x), plus_pairs(d, read_pairs(keys, z + h), x)
+    return a, b, c, d
+
+
+@compiled(inline="always")
+def two_by_four(q: Array, i: int, keys: Array, tokens: Any, H: int) -> Any:
+    """The same for this query and the one behind it: 8 sums."""
+    t, u, v, z = tokens
+    a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = nothing()
+    for h in range(0, H, ROW):
+        x, y = read_pairs(q, i + h), read_pairs(q, i + H + h)
+        key = read_pairs(keys, t + h)
+        a0, b0 = plus_pairs(a0, key, x), plus_pairs(b0, key, y)
+        key = read_pairs(keys, u + h)
+        a1, b1 = plus_pairs(a1, key, x), plus_pairs(b1, key, y)
+        key = read_pairs(keys, v + h)
+        a2, b2 = plus_pairs(a2, key, x), plus_pairs(b2, key, y)
+        key = read_pairs(keys, z + h)
+        a3, b3 = plus_pairs(a3, key, x), plus_pairs(b3, key, y)
+    return a0, a1, a2, a3, b0, b1, b2, b3
+
+
+@compiled(inline="always")
+def four_by_four(q: Array, i: int, keys: Array, tokens: Any, H: int) -> Any:
+    """The same for four queries: 16 sums."""
+    t, u, v, z = tokens
+    a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = nothing()
+    c0 = c1 = c2 = c3 = d0 = d1 = d2 = d3 = nothing()
+    for h in range(0, H, ROW):
+        k0, k1 = read_pairs(keys, t + h), read_pairs(keys, u + h)
+        k2, k3 = read_pairs(keys, v + h), read_pairs(keys, z + h)
+        x = read_pairs(q, i + h)
+        a0, a1 = plus_pairs(a0, k0, x), plus_pairs(a1, k1, x)
+        a2, a3 = plus_pairs(a2, k2, x), plus_pairs(a3, k3, x)
+        x = read_pairs(q, i + H + h)
+        b0, b1 = plus_pairs(b0, k0, x), plus_pairs(b1, k1, x)
+        b2, b3 = plus_pairs(b2, k2, x), plus_pairs(b3, k3, x)
+        x = read_pairs(q, i + 2 * H + h)
+        c0, c1 = plus_pairs(c0, k0, x), plus_pairs(c1, k1, x)
+        c2, c3 = plus_pairs(c2, k2, x), plus_pairs(c3, k3, x)
+        x = read_pairs(q, i + 3 * H + h)
+        d0, d1 = plus_pairs(d0, k0, x), plus_pairs(d1, k1, x)
+        d2, d3 = plus_pairs(d2, k2, x), plus_pairs(d3, k3, x)
+    return a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3
 
 
 @inner
@@ -106,23 +144,23 @@ def add_pair_values(
     """
     K, Hv, H = values.shape[1], values.shape[2], keys.shape[2]
     pairs = weights.view(_u32)  # [N, W]: the weights of two tokens in each
-    G, W, at = len(weights) // K, pairs.shape[1], 0
+    G, W, row = len(weights) // K, pairs.shape[1], K * Hv
+    asked = address_of(keys, following * K * H)
     for k in range(K):
         fours = k * G + G // 4 * 4
         for h in range(0, Hv, LANES):
-            more = 2 * LANES * H // Hv
+            more, t = lines_each(keys, 2 * H, Hv // LANES), (first * K + k) * Hv + h
             for i in range(k * G, fours, 4):
-                o = i * Hv + h
+                o, w = i * Hv + h, i * W + column // 2
                 a, b = load(out, o), load(out, o + Hv)
                 c, d = load(out, o + 2 * Hv), load(out, o + 3 * Hv)
                 for s in range(0, n - 1, 2):
-                    prefetch(keys, following, at, at + more)
-                    at += more
-                    t, w = ((first + s) * K + k) * Hv + h, i * W + (column + s) // 2
-                    two = side_by_side(values, t, t + K * Hv)
-                    a, b = add_pairs(a, two, pick(pairs, w)), add_pairs(b, two, pick(pairs, w + W))
-                    c = add_pairs(c, two, pick(pairs, w + 2 * W))
-                    d = add_pairs(d, two, pick(pairs, w + 3 * W))
+                    asked = ask(asked, more)
+                    two, at = side_by_side(values, t + s * row, t + s * row + row), w + s // 2
+                    a = add_pairs(a, two, pick(pairs, at))
+                    b = add_pairs(b, two, pick(pairs, at + W))
+                    c = add_pairs(c, two, pick(pairs, at + 2 * W))
+                    d = add_pairs(d, two, pick(pairs, at + 3 * W))
                 more = 0  # asked for once is enough
                 store(out, o, a)
                 store(out, o + Hv, b)
@@ -132,12 +170,10 @@ def add_pair_values(
                 j = min(i + 1, k * G + G - 1)  # a last head goes with itself
                 a, b = load(out, i * Hv + h), load(out, j * Hv + h)
                 for s in range(0, n - 1, 2):
-                    prefetch(keys, following, at, at + more)
-                    at += more
-                    t, w = ((first + s) * K + k) * Hv + h, (column + s) // 2
-                    two = side_by_side(values, t, t + K * Hv)
-                    a = add_pairs(a, two, pick(pairs, i * W + w))
-                    b = add_pairs(b, two, pick(pairs, j * W + w))
+                    asked = ask(asked, more)
+                    two = side_by_side(values, t + s * row, t + s * row + row)
+                    a = add_pairs(a, two, pick(pairs, i * W + (column + s) // 2))
+                    b = add_pairs(b, two, pick(pairs, j * W + (column + s) // 2))
                 more = 0
                 store(out, i * Hv + h, a)
                 store(out, j * Hv + h, b)

@@ -3,7 +3,7 @@
 Scores and sums are those of `block_pairs`, rounded as there; an instruction multiplies 16 tokens
 with up to 16 heads that share a key, 32 numbers of each. Tokens that fill no 16 go by pairs. A
 block of 64 tokens in the second-level cache (32/8 heads of 128) takes 2.3 µs for its scores and 4.6
-for its values, where pairs take 9 and 7.
+for its values.
 
 For keys a register holds 16 tokens as they lie in memory, another one the queries, turned once
 (`queries_in_tiles`). For values it takes pairs of tokens side by side, which are laid out in a room

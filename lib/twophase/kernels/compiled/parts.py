@@ -141,8 +141,8 @@ def attend_task(
     b, begin, end = task
     blocks = table[begin:end]
     width, tiled = max(TOGETHER, _width(blocks)), in_tiles(keys)
-    if in_pairs(keys) and fill_registers(tiled, keys.shape[2], values.shape[2]):
-        p = np.empty((len(out), width), _f32)
+    if in_pairs(keys) and fill_registers(keys.shape[2], values.shape[2]):
+        p = np.empty((len(out), width + BEHIND), _f32)
         asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)
         if tiled:
             tiles = as_tiles(asked, keys, p.shape[1], values.shape[2])
@@ -212,8 +212,8 @@ def _latent_task(
     blocks = table[begin:end]
     width, tiled = _width(blocks), in_tiles(latents)
     R, rope_dim = latents.shape[2], rope_keys.shape[2]
-    if in_pairs(latents) and fill_registers(tiled, R, R) and fill_registers(tiled, rope_dim, R):
-        p = np.empty((len(out), width), _f32)
+    if in_pairs(latents) and fill_registers(R, R) and fill_registers(rope_dim, R):
+        p = np.empty((len(out), width + BEHIND), _f32)
         asked, turned = as_pairs(q[b], latents), as_pairs(q_rope[b], latents)
         weights = as_pairs(p, latents)
         if tiled:

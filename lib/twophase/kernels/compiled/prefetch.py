@@ -66,3 +66,25 @@ def prefetch(array: np.ndarray, row: int, begin: int, end: int) -> None:
     first = row * array.strides[0]
     for offset in range(begin * array.itemsize, end * array.itemsize, LINE_BYTES):
         _prefetch(array, first + offset)
+
+
+@compiled(inline="always")
+def ask(address: int, lines: int) -> int:
+    """Ask for some lines from an address on, and return the one behind them. An address costs
+    nothing where an array that is handed on costs two counts of references a call."""
+    for line in range(lines):
+        prefetch_at(address + line * LINE_BYTES)
+    return address + lines * LINE_BYTES
+
+
+@compiled(inline="always")
+def address_of(array: np.ndarray, number: int) -> int:
+    """Where a number of a contiguous array lies."""
+    return array.ctypes.data + number * array.itemsize
+
+
+@compiled(inline="always")
+def lines_each(array: np.ndarray, numbers: int, tiles: int) -> int:
+    """How many lines each of some tiles asks for, so that all together ask for so many numbers of
+    an array."""
+    return -(-array.itemsize * numbers // (LINE_BYTES * tiles))

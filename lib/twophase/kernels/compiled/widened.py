@@ -182,6 +182,15 @@ def add_totals_of_two(context: Any, array: Any, at: Any, other: Any, registers: 
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def add_totals_of_four(
+    context: Any, array: Any, at: Any, second: Any, third: Any, fourth: Any, registers: Any
+) -> Any:
+    """The same for four runs of neighbors, a quarter of 16 registers each."""
+    kinds = array, at, second, third, fourth, registers
+    return types.void(*kinds), _put_totals(places=4, added=True)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def write_totals(context: Any, array: Any, at: Any, registers: Any) -> Any:
     """Put the sums of 2, 4 or 8 registers where `add_totals` would add them."""
     return types.void(array, types.intp, registers), _put_totals(places=1, added=False)
