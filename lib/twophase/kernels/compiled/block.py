@@ -48,8 +48,8 @@ def score(
     Meanwhile ask for what `upcoming` holds of them, their values: a few lines before each tile,
     since most of a burst is dropped.
 
-    q: fp32 [N, H], `arranged` for the keys. Two heads and four tokens at a time; a last head goes
-    with itself. Behind the last token the last one is multiplied again, and these columns, which p
+    q: fp32 [N, H], `arranged` for the keys. Two heads and four tokens at a time, then a
+    last head. Behind the last token the last one is multiplied again, and these columns, which p
     needs (BEHIND), are set to zero.
     """
     width = p.shape[1]
@@ -63,14 +63,13 @@ def score(
             t = ((first + s) * K + k) * H
             u, v, z = t + min(1, last) * K * H, t + min(2, last) * K * H, t + last * K * H
             for i in range(k * G, k * G + G, 2):
-                j = min(i + 1, k * G + G - 1)
                 asked = ask(asked, more)
-                sums, others = two_by_four(q, i * H, j * H, keys, t, u, v, z, whole)
-                one, other = i * width + column + s, j * width + column + s
-                if j > i:
-                    add_totals_of_two(p, one, other, (*sums, *others))
+                at = i * width + column + s
+                if i + 1 < k * G + G:
+                    sums = two_by_four(q, i * H, keys, t, u, v, z, whole)
+                    add_totals_of_two(p, at, at + width, sums)
                 else:
-                    add_totals(p, one, sums)
+                    add_totals(p, at, one_by_four(q, i * H, keys, t, u, v, z, whole))
             if whole < H:
                 score_rest(q, keys, first + s, last + 1, k, whole, p, column + s)
         for behind in range(last + 1, 4):
@@ -78,13 +77,30 @@ def score(
 
 
 @compiled(inline="always")
-def two_by_four(
-    q: Array, i: int, j: int, keys: Array, t: int, u: int, v: int, z: int, n: int
-) -> Any:
-    """Two queries times four keys, n numbers of each, a multiple of WIDTH: 8 sums, as registers
-    whose lanes are still to be added, four of the first query and four of the second. Queries and
-    keys are given by the place of their first number behind the first of all.
-    """
+def one_by_four(q: Array, i: int, keys: Array, t: int, u: int, v: int, z: int, n: int) -> Any:
+    """A query times four keys, n numbers of each, a multiple of WIDTH: 4 sums, as registers whose
+    lanes are still to be added. The query and the keys are given by the place of their first number
+    behind the first of all."""
+    a = b = c = d = nothing()
+    steps = n // STEP * STEP
+    for m in range(0, steps, STEP):
+        x = read(q, i + m)
+        a, b = plus_products(a, x, read(keys, t + m)), plus_products(b, x, read(keys, u + m))
+        c, d = plus_products(c, x, read(keys, v + m)), plus_products(d, x, read(keys, z + m))
+    if steps < n:  # half a step
+        few = read_one(q, i + steps)
+        a = plus_product_of(a, few, read_one(keys, t + steps))
+        b = plus_product_of(b, few, read_one(keys, u + steps))
+        c = plus_product_of(c, few, read_one(keys, v + steps))
+        d = plus_product_of(d, few, read_one(keys, z + steps))
+    return a, b, c, d
+
+
+@compiled(inline="always")
+def two_by_four(q: Array, i: int, keys: Array, t: int, u: int, v: int, z: int, n: int) -> Any:
+    """The same for this query and the one behind it: 8 sums, four of the first and four of the
+    second."""
+    j = i + q.shape[1]
     a = b = c = d = e = f = g = h = nothing()
     steps = n // STEP * STEP
     for m in range(0, steps, STEP):
@@ -107,7 +123,7 @@ def two_by_four(
         c, g = plus_product_of(c, one, few), plus_product_of(g, other, few)
         few = read_one(keys, z + steps)
         d, h = plus_product_of(d, one, few), plus_product_of(h, other, few)
-    return (a, b, c, d), (e, f, g, h)
+    return a, b, c, d, e, f, g, h
 
 
 @inner
