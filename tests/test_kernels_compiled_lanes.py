@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from twophase.kernels.compiled import lanes
+from twophase.kernels.compiled import lanes, pair_registers, widened
 from twophase.kernels.compiled.lanes import LANES
 
 AT = 5  # where in an array: no multiple of a register
@@ -32,6 +32,16 @@ def two_rows(start, pairs, rows, out):  # type: ignore[no-untyped-def]
     both = lanes.side_by_side(rows, AT, AT + LANES + 1)
     total = lanes.add_pairs(lanes.load(start, AT), lanes.load(pairs, AT), both)
     lanes.store(out, AT, total)
+
+
+@numba.njit
+def two_rows_of_pairs(start, x, y, out):  # type: ignore[no-untyped-def]
+    total = widened.plus_product_of(
+        widened.nothing(), widened.read_one(start, AT), widened.read_one(start, AT)
+    )
+    product = pair_registers.read_pairs(x, AT), pair_registers.read_pairs(y, AT)
+    total = pair_registers.plus_pairs(total, product[0], product[1])
+    widened.add_totals(out, AT, (total, widened.nothing()))
 
 
 def random(seed: int, high: int, kind: type) -> np.ndarray:
@@ -78,17 +88,12 @@ def test_numbers_of_two_rows_stand_side_by_side() -> None:
     assert out[AT : AT + LANES].tolist() == expected[AT : AT + LANES].tolist()
 
 
-@numba.njit
-def eight_totals(x, out):  # type: ignore[no-untyped-def]
-    a, b, c, d = lanes.load(x, 0), lanes.load(x, 32), lanes.load(x, 64), lanes.load(x, 96)
-    e, f, g, h = lanes.load(x, 128), lanes.load(x, 160), lanes.load(x, 192), lanes.load(x, 224)
-    lanes.store_totals(out, 1, (a, b, c, d, e, f, g, h))
-    lanes.store_totals(out, 10, (c, h))
-
-
-def test_totals_of_registers_stand_in_their_order() -> None:
-    x = np.arange(8 * LANES, dtype=np.float32) ** 2 % 257  # whole: every sum is exact
-    out = np.zeros(13, np.float32)
-    eight_totals(x, out)
-    sums = x.reshape(8, LANES).sum(1).tolist()
-    assert out.tolist() == [0, *sums, 0, sums[2], sums[7], 0]
+@pytest.mark.skipif(not lanes.has_pairs(), reason="this processor does not multiply pairs of bf16")
+def test_a_register_of_pairs_is_32_numbers_of_a_row() -> None:
+    start, x, y = (random(seed, 64, np.float32) - 32 for seed in range(3))  # sums are exact
+    x[AT + LANES :], y[:AT] = np.nan, np.nan
+    out = np.zeros(AT + 3, np.float32)
+    two_rows_of_pairs(start, *((z.view(np.uint32) >> 16).astype(np.uint16) for z in (x, y)), out)
+    here = slice(AT, AT + LANES)
+    exact = float((start[AT : AT + lanes.REGISTER] ** 2).sum() + x[here] @ y[here])
+    assert out.tolist() == [0] * AT + [exact, 0, 0]

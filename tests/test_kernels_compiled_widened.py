@@ -43,6 +43,17 @@ def summed_once(x, row, out):  # type: ignore[no-untyped-def]
 
 
 @numba.njit
+def put_apart(x, out, two, four):  # type: ignore[no-untyped-def]
+    a, b = widened.read_one(x, 0), widened.read_one(x, WIDTH)
+    c, d = widened.read_one(x, 2 * WIDTH), widened.read_one(x, 3 * WIDTH)
+    eight = a, b, c, d, d, c, b, a
+    if len(four):
+        widened.add_totals_of_four(out, four[0], four[1], four[2], four[3], (*eight, *eight))
+    else:
+        widened.add_totals_of_two(out, two[0], two[1], eight)
+
+
+@numba.njit
 def weighted(sums, weight, row):  # type: ignore[no-untyped-def]
     total = widened.plus_weighted(widened.read(sums, AT), weight, widened.read(row, AT))
     widened.write(sums, AT, total)
@@ -118,3 +129,15 @@ def test_half_a_step_is_read_as_it_lies_and_nothing_behind_it(dtype):
     summed_once(x, stored(row, dtype), out)
     exact = 2 * float(x.astype(np.float64) @ row[AT : AT + WIDTH])
     assert out.tolist() == [0, 0, 0, exact, 0, 0]
+
+
+@pytest.mark.parametrize("places", [(AT, 1), (3, 17, 11, 25)], ids=["two", "four"])
+def test_sums_are_added_to_neighbors_in_two_and_in_four_places(places):
+    """Of 8 registers and of 16, in their order; nothing beside them is touched."""
+    x, out = whole_numbers(0, 4 * WIDTH), whole_numbers(1, 30)
+    sums, expected = x.reshape(4, WIDTH).sum(1), out.copy()
+    for i, at in enumerate(places):
+        expected[at : at + 4] += sums if i % 2 == 0 else sums[::-1]
+    two, four = (np.array(places if len(places) == n else (), np.int64) for n in (2, 4))
+    put_apart(x, out, two, four)
+    assert out.tolist() == expected.tolist()

@@ -25,7 +25,6 @@ from twophase.kernels.compiled.lane_code import (
     in_all,
     place,
     plus_product,
-    totals,
 )
 
 LANES = 32  # numbers side by side: of rows of codes, or of one head
@@ -227,21 +226,6 @@ def side_by_side(context: Any, array: Any, i: Any, j: Any) -> Any:
         return builder.bitcast(builder.shuffle_vector(lower, upper, mask), words.vector)
 
     return words(array, types.intp, types.intp), build
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def store_totals(context: Any, array: Any, at: Any, registers: Any) -> Any:
-    """Put the sum of each of 2, 4, 8 or 16 floats in a tuple into a contiguous fp32 array, from the
-    number on that is `at` behind its first; summed in whatever order is fastest."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        wholes = cgutils.unpack_tuple(builder, arguments[2])
-        found = totals(builder, [folded(builder, whole, None, REGISTER) for whole in wholes])
-        where = place(context, builder, signature, arguments, found.type)
-        builder.store(found, where, align=4)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, registers), build
 
 
 @intrinsic  # type: ignore[untyped-decorator]
