@@ -33,7 +33,7 @@ from twophase.kernels.compiled.lanes import (
 )
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import value_of
-from twophase.kernels.compiled.prefetch import prefetch
+from twophase.kernels.compiled.prefetch import address_of, ask, lines_each
 from twophase.kernels.compiled.widened import (
     STEP,
     nothing,
@@ -48,7 +48,8 @@ ROWS = 8  # that are read side by side
 LONG = 1024  # numbers in a row that is read alone
 _ZEN = get_host_cpu_name().startswith("znver")
 NEAR_BYTES = 2**17  # of a matrix that is asked for by no one: it lies in the second-level cache
-AHEAD_BYTES, ROWS_AHEAD_BYTES = (0, 0) if _ZEN else (2048, 16384)  # of one row, of eight
+# How far ahead of its use memory is asked for: of one row, which a Zen does by itself; of eight.
+AHEAD_BYTES, ROWS_AHEAD_BYTES = 0 if _ZEN else 2048, 16384
 
 
 def dot(w: np.ndarray, row: int, x: np.ndarray) -> Any:
@@ -98,12 +99,12 @@ def dot_lanes(w: np.ndarray, row: int, x: np.ndarray) -> np.float32:
     """The same in four sums of 32 numbers; what fills no pass comes behind, one by one."""
     n = w.shape[1]
     first, whole = row * n, n // TOGETHER * TOGETHER
+    base, lines = address_of(w, first) + AHEAD_BYTES, lines_each(w, TOGETHER, 1)
     a = b = c = d = spread(_f32(0))
     for i in range(0, whole, TOGETHER):
         j, k, m = i + LANES, i + 2 * LANES, i + 3 * LANES
         if AHEAD_BYTES:
-            soon = first + i + AHEAD_BYTES // w.itemsize
-            prefetch(w, 0, soon, soon + TOGETHER)
+            ask(base + i * w.itemsize, lines)
         a = add_times(a, load(w, first + i), load(x, i))
         b = add_times(b, load(w, first + j), load(x, j))
         c = add_times(c, load(w, first + k), load(x, k))
@@ -142,13 +143,13 @@ def dots_of_eight(w: np.ndarray, row: int, x: np.ndarray, sums: np.ndarray, at: 
     they give."""
     n = w.shape[1]
     first, whole = row * n, n // STEP * STEP
-    far = ROWS_AHEAD_BYTES > 0 and w.size * w.itemsize > NEAR_BYTES
+    far = w.size * w.itemsize > NEAR_BYTES
+    base, lines = address_of(w, first) + ROWS_AHEAD_BYTES, lines_each(w, ROWS * STEP, 1)
     a = b = c = d = e = f = g = h = nothing()
     for i in range(0, whole, STEP):
         some, j = read_apart(x, i), first + i
         if far:
-            soon = first + ROWS * i + ROWS_AHEAD_BYTES // w.itemsize
-            prefetch(w, 0, soon, soon + ROWS * STEP)
+            ask(base + ROWS * i * w.itemsize, lines)
         a = plus_products(a, some, read_apart(w, j))
         b = plus_products(b, some, read_apart(w, j + n))
         c = plus_products(c, some, read_apart(w, j + 2 * n))

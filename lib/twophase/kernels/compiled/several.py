@@ -2,7 +2,7 @@
 them: a row of a matrix that is read once meets all of them.
 
 As `linear` for one token, with a row of every array for each token: `x` fp32 [T, D] is their
-stream. Four rows of a matrix and up to four tokens (two, where registers are narrow) are a tile,
+stream. Four rows of a matrix and up to five tokens (two, where registers are narrow) are a tile,
 whose sums lie in registers (`token_tiles`); the four rows stay in the caches until all tokens have
 met them, and from memory they come once.
 """
@@ -37,7 +37,7 @@ def multiply(w: Array, begin: int, end: int, x: Array, y: Array, at: int) -> Non
     whole, groups = x.shape[1] // STEP * STEP, -(-len(x) // TOKENS)
     far = ROWS_AHEAD_BYTES // w.itemsize if w.size * w.itemsize > NEAR_BYTES else 0
     for row in range(begin, end, ROWS):
-        for group in range(groups):  # 5 tokens are 3 and 2: a tile of one waits for its own sums
+        for group in range(groups):  # 6 tokens are 3 and 3: a tile of one waits for its own sums
             t, behind = share(group, groups, len(x))
             ahead, column = 0 if group else far, at + row - begin
             multiply_tile(w, row, min(ROWS, end - row), x, t, behind - t, whole, y, column, ahead)
@@ -50,7 +50,7 @@ def multiply_tile(
     w: Array, row: int, rows: int, x: Array, t: int, tokens: int, n: int, y: Array, at: int,
     ahead: int,
 ) -> None:  # fmt: skip
-    """Up to four rows times up to four tokens, n numbers of each, into y[t:, at:]. Fewer rows: the
+    """Up to four rows times up to five tokens, n numbers of each, into y[t:, at:]. Fewer rows: the
     last is taken again, and goes nowhere."""
     sums = y if rows == ROWS else np.empty((tokens, ROWS), _f32)
     place, behind = (t * y.shape[1] + at, y.shape[1]) if rows == ROWS else (0, ROWS)
@@ -64,9 +64,12 @@ def multiply_tile(
     elif tokens == 3:
         three = first, first + m, first + 2 * m
         write_tile(sums, place, behind, tile_of(w, four, x, three, n, ahead))
-    else:
+    elif tokens == 4:
         all_four = first, first + m, first + 2 * m, first + 3 * m
         write_tile(sums, place, behind, tile_of(w, four, x, all_four, n, ahead))
+    else:
+        five = first, first + m, first + 2 * m, first + 3 * m, first + 4 * m
+        write_tile(sums, place, behind, tile_of(w, four, x, five, n, ahead))
     if rows < ROWS:
         y[t : t + tokens, at : at + rows] = sums[:, :rows]
 

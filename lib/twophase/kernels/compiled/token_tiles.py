@@ -1,4 +1,4 @@
-"""A tile of a product of a few tokens: four rows of a matrix, one to four tokens, and the sum of
+"""A tile of a product of a few tokens: four rows of a matrix, one to five tokens, and the sum of
 each row with each token in a register of its own.
 
 `widened` has the registers. Here they come in tuples, one for each token: so the number of tokens
@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 
 from twophase.kernels.compiled.compiling import compiled
 from twophase.kernels.compiled.lane_code import FLOAT, place, plus_product, totals
-from twophase.kernels.compiled.prefetch import prefetch
+from twophase.kernels.compiled.prefetch import address_of, ask, lines_each
 from twophase.kernels.compiled.widened import (
     STEP,
     WIDTH,
@@ -27,7 +27,7 @@ from twophase.kernels.compiled.widened import (
 
 Array = np.ndarray
 ROWS = 4
-TOKENS = 4 if WIDTH == 16 else 2  # at most: with half as many registers, half as many sums
+TOKENS = 5 if WIDTH == 16 else 2  # at most: 20 sums, 10 registers of tokens, 2 of a row are all 32
 _ZERO = ir.Constant(ir.VectorType(FLOAT, WIDTH), [0.0] * WIDTH)
 
 
@@ -99,17 +99,17 @@ def write_tile(context: Any, array: Any, at: Any, behind: Any, tile: Any) -> Any
 def tile_of(
     w: Array, rows: tuple[int, ...], x: Array, tokens: tuple[int, ...], n: int, ahead: int
 ) -> Any:
-    """Four rows of a matrix times one to four tokens, n numbers of each, a multiple of STEP: sums
+    """Four rows of a matrix times one to five tokens, n numbers of each, a multiple of STEP: sums
     as registers whose lanes are still to be added, for each row one of each token. Rows and tokens
     are given by the places of their first numbers behind the first of w and of x, fp32 and
     `arranged` for w. Asks for 4·n numbers of w, from the one `ahead` behind the first row's
     first on (0: for none)."""
     a = b = c = d = nothing_each(tokens)
+    base, lines = address_of(w, rows[0] + ahead), lines_each(w, ROWS * STEP, 1)
     for i in range(0, n, STEP):
         some = read_each(x, tokens, i)
         if ahead:
-            soon = rows[0] + ROWS * i + ahead
-            prefetch(w, 0, soon, soon + ROWS * STEP)
+            ask(base + ROWS * i * w.itemsize, lines)
         a = plus_products_each(a, some, read(w, rows[0] + i))
         b = plus_products_each(b, some, read(w, rows[1] + i))
         c = plus_products_each(c, some, read(w, rows[2] + i))
