@@ -55,15 +55,17 @@ def score(
     width = p.shape[1]
     K, H, Hv = keys.shape[1], keys.shape[2], upcoming.shape[2]
     G, whole = len(q) // K, H // WIDTH * WIDTH
-    asked = address_of(upcoming, first * K * Hv)
+    asked = due = address_of(upcoming, first * K * Hv)
     more = lines_each(upcoming, 4 * Hv, (G + 1) // 2)
     for s in range(0, n, 4):
         last = min(4, n - s) - 1
         for k in range(K):
+            due += 4 * Hv * upcoming.itemsize
             t = ((first + s) * K + k) * H
             u, v, z = t + min(1, last) * K * H, t + min(2, last) * K * H, t + last * K * H
             for i in range(k * G, k * G + G, 2):
-                asked = ask(asked, more)
+                if asked < due:
+                    asked = ask(asked, more)
                 at = i * width + column + s
                 if i + 1 < k * G + G:
                     sums = two_by_four(q, i * H, keys, t, u, v, z, whole)

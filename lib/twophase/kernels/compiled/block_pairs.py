@@ -45,7 +45,7 @@ def score_pairs(
     a time, so that each row is read once for four products; then two heads, then one."""
     K, H, Hv, width = keys.shape[1], keys.shape[2], upcoming.shape[2], p.shape[1]
     G, row = len(q) // K, K * H
-    asked = address_of(upcoming, first * K * Hv)
+    asked = due = address_of(upcoming, first * K * Hv)
     more = lines_each(upcoming, 4 * Hv, G // 4 + (G % 4 + 1) // 2)
     for s in range(0, n, 4):
         last = min(4, n - s) - 1
@@ -53,13 +53,16 @@ def score_pairs(
             t = ((first + s) * K + k) * H
             tokens = t, t + min(1, last) * row, t + min(2, last) * row, t + last * row
             fours, behind = k * G + G // 4 * 4, k * G + G
+            due += 4 * Hv * upcoming.itemsize
             for i in range(k * G, fours, 4):
-                asked = ask(asked, more)
+                if asked < due:
+                    asked = ask(asked, more)
                 at = i * width + column + s
                 sums = four_by_four(q, i * H, keys, tokens, H)
                 add_totals_of_four(p, at, at + width, at + 2 * width, at + 3 * width, sums)
             for i in range(fours, behind, 2):
-                asked = ask(asked, more)
+                if asked < due:
+                    asked = ask(asked, more)
                 at = i * width + column + s
                 if i + 1 < behind:
                     sums = two_by_four(q, i * H, keys, tokens, H)

@@ -41,9 +41,9 @@ Queries = tuple[Array, Array, Array, Array]
 
 @inner
 def queries_in_tiles(q: Array, K: int, width: int, Hv: int) -> Queries:
-    """Queries q, bits of bf16 [N, H], for blocks of at most `width` tokens with K KV heads. Gives
-    this thread's registers the shapes that they need, too. Of the heads that share a key, as many
-    as fill a register without a rest, at most 16, go together."""
+    """Queries q, bits of bf16 [N, H], for blocks of fewer than `width` tokens with K KV heads.
+    Gives this thread's registers the shapes that they need, too. Of the heads that share a key, as
+    many as fill a register without a rest, at most 16, go together."""
     N, H = q.shape
     G = N // K
     heads = min(G, ROWS)

@@ -20,7 +20,16 @@ SENTENCE = (
     " cache"
 )
 # What Numba's environment sets (`NUMBA_BOUNDSCHECK=1`) that makes other machine code of one text.
-SETTINGS = ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT")
+SETTINGS = (
+    "BOUNDSCHECK",
+    "OPT",
+    "LOOP_VECTORIZE",
+    "SLP_VECTORIZE",
+    "DEBUGINFO_DEFAULT",
+    "DISABLE_INTEL_SVML",
+    "LLVM_REFPRUNE_PASS",
+    "LLVM_REFPRUNE_FLAGS",
+)
 _ready: set[tuple[object, ...]] = set()
 
 

@@ -48,7 +48,8 @@ ROWS = 8  # that are read side by side
 LONG = 1024  # numbers in a row that is read alone
 _ZEN = get_host_cpu_name().startswith("znver")
 NEAR_BYTES = 2**17  # of a matrix that is asked for by no one: it lies in the second-level cache
-# How far ahead of its use memory is asked for: of one row, which a Zen does by itself; of eight.
+# How far ahead of its use memory is asked for: of a lone row, which a Zen does by itself; of rows
+# side by side, in `several`, too.
 AHEAD_BYTES, ROWS_AHEAD_BYTES = 0 if _ZEN else 2048, 16384
 
 

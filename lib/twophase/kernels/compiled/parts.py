@@ -28,6 +28,9 @@ from twophase.kernels.compiled.widened import arranged, restore
 _f32 = np.float32
 Array = np.ndarray
 TOGETHER = 64  # tokens of small blocks that share a step of the softmax
+# Columns behind those of a block that tiles of scores may write to; as pairs a whole line of
+# weights, so that their rows begin where lines do, as tiles want them.
+BEHIND_PAIRS = 32
 
 
 @loop
@@ -142,7 +145,7 @@ def attend_task(
     blocks = table[begin:end]
     width, tiled = max(TOGETHER, _width(blocks)), in_tiles(keys)
     if in_pairs(keys) and fill_registers(keys.shape[2], values.shape[2]):
-        p = np.empty((len(out), width + BEHIND), _f32)
+        p = np.empty((len(out), width + BEHIND_PAIRS), _f32)
         asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)
         if tiled:
             tiles = as_tiles(asked, keys, p.shape[1], values.shape[2])
@@ -213,7 +216,7 @@ def _latent_task(
     width, tiled = _width(blocks), in_tiles(latents)
     R, rope_dim = latents.shape[2], rope_keys.shape[2]
     if in_pairs(latents) and fill_registers(R, R) and fill_registers(rope_dim, R):
-        p = np.empty((len(out), width + BEHIND), _f32)
+        p = np.empty((len(out), width + BEHIND_PAIRS), _f32)
         asked, turned = as_pairs(q[b], latents), as_pairs(q_rope[b], latents)
         weights = as_pairs(p, latents)
         if tiled:
@@ -276,8 +279,7 @@ def _clear(out: Array, top: Array, total: Array) -> None:
 @inner
 def _behind_group(table: Array, t: int, end: int) -> int:
     """The block behind those that share a step of the softmax with block t: as many as TOGETHER
-    holds. One of an odd number of tokens is the last: `score` writes a column behind it, and
-    weights go in pairs."""
+    holds. One of an odd number of tokens is the last, since weights go in pairs."""
     n = table[t, 1]
     behind = t + 1
     while behind < end and n % 2 == 0 and n + table[behind, 1] <= TOGETHER:
@@ -288,7 +290,7 @@ def _behind_group(table: Array, t: int, end: int) -> int:
 
 @inner
 def _width(blocks: Array) -> int:
-    """Tokens of the largest block [n, 2], made even for `score` and for pairs of weights."""
+    """Tokens of the largest block [n, 2], made even for pairs of weights."""
     largest = 0
     for t in range(len(blocks)):
         largest = max(largest, blocks[t, 1])

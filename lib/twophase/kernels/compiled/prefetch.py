@@ -86,5 +86,5 @@ def address_of(array: np.ndarray, number: int) -> int:
 @compiled(inline="always")
 def lines_each(array: np.ndarray, numbers: int, tiles: int) -> int:
     """How many lines each of some tiles asks for, so that all together ask for so many numbers of
-    an array."""
+    an array, or for more: each for one at least."""
     return -(-array.itemsize * numbers // (LINE_BYTES * tiles))

@@ -1,5 +1,5 @@
 """Numbers of a row in two registers of fp32: what loops multiply where no instruction multiplies
-bf16.
+bf16; and registers of sums, which all forms have.
 
 A word of 32 bits holds two bf16. A shift makes fp32 of the lower one, a mask of the upper one: so a
 row of bf16 is read as two registers, one of the numbers at even places and one of those at odd
