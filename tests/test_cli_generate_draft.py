@@ -8,8 +8,9 @@ import pytest
 from hugging_face_folders import build, byte_level, save, sentence_piece
 from typer.testing import CliRunner
 
-from twophase.cli.drafting import LOOKUP, QUANTIZED, check_tokenizers
+from twophase.cli.drafting import LOOKUP, QUANTIZED, check_tokenizers, tpot_without_drafts
 from twophase.cli.main import build as build_app
+from twophase.models.generate import Generation
 from twophase.models.speculative_decoding import trained
 
 GREEDY = ("--temperature", "0", "--tokens", "24", "--json", "def f(x):\n    return x\ndef g(x")
@@ -122,3 +123,19 @@ def test_heads_draft_for_the_model_that_they_were_trained_on():
         assert found["text"] == plain["text"]
         assert found["draft"]["by"] == draft
         assert found["draft"]["tokens_per_call"] > 1
+
+
+def test_the_time_without_drafts_has_no_compilation_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of one token, which no pass with drafts may have taken, runs before any is timed."""
+    asked: list[tuple[list[int], int]] = []
+
+    def complete(network: Any, prompt: list[int], n: int, **options: Any) -> Generation:
+        asked.append((prompt, n))
+        return Generation(prompt, [0] * n, [float(len(asked)) * (i + 1) for i in range(n)])
+
+    monkeypatch.setattr("twophase.models.generate.complete", complete)
+    record = Generation([7, 8, 9], [1, 2, 3, 4])
+    assert tpot_without_drafts(None, record, path="compiled") == 2  # type: ignore[arg-type]
+    assert asked == [([7, 8], 2), ([7, 8, 9], 4)]
+    tpot_without_drafts(None, Generation([7], [1]), path="compiled")  # type: ignore[arg-type]
+    assert asked[2:] == [([7], 1), ([7], 1)]
