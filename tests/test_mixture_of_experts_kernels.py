@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from torch.nn import functional
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
-from twophase.kernels.mixture_of_experts import load_balance_loss, route, router_scores, run_experts
+from twophase.kernels.mixture_of_experts import (
+    load_balance_loss,
+    route,
+    router_scores,
+    run_all_experts,
+    run_experts,
+)
 from twophase.measure import Meter
 from twophase.theory.mixture_of_experts import expected_experts
 
@@ -58,14 +64,16 @@ def test_sorted_by_expert_equals_every_expert_on_every_token(data):
     experts = torch.tensor([chosen[i % len(chosen)] for i in range(n)])
     matrices = [w.double() for w in bank(E)]
     expected = every_expert_on_every_token(x, experts, weights, *matrices)
-    torch.testing.assert_close(run_experts(x, experts, weights, *matrices), expected)
+    for run in (run_experts, run_all_experts):
+        torch.testing.assert_close(run(x, experts, weights, *matrices), expected)
 
 
-def test_gradients_equal_those_of_every_expert_on_every_token_and_are_zero_for_idle_experts():
+@pytest.mark.parametrize("run", [run_experts, run_all_experts])
+def test_gradients_equal_those_of_every_expert_on_every_token_and_are_zero_for_idle_experts(run):
     leaves = [draw(11, D), draw(11, 2, seed=8), *bank(5)]
     experts = draw(11, 4, seed=3).topk(2).indices  # nobody visits expert 4
     grads = []
-    for kernel in (run_experts, every_expert_on_every_token):
+    for kernel in (run, every_expert_on_every_token):
         inputs = [leaf.double().requires_grad_() for leaf in leaves]
         kernel(inputs[0], experts, *inputs[1:]).square().sum().backward()
         grads.append([leaf.grad for leaf in inputs])
@@ -255,16 +263,38 @@ def test_route_refuses_what_does_not_fit(k, more, says):
         ({"w_down": draw(5, 7, D)}, r"w_down \[E, D, F\]"),
         ({"w_up": draw(4, 7, D)}, r"w_gate, w_up \[E, F, D\]"),
         ({"x": draw(4, D + 1)}, f"with D = {D + 1}"),
-        ({"experts": torch.full((4, 2), 5)}, "sent to expert 5, but there are 5"),
-        (
-            {"experts": torch.zeros(4, 2, dtype=torch.int64, device="meta")},
-            "a meta tensor has none",
-        ),
     ],
 )
-def test_run_experts_refuses_what_does_not_fit(change, says):
+@pytest.mark.parametrize("run", [run_experts, run_all_experts])
+def test_running_experts_refuses_what_does_not_fit(change, says, run):
+    with pytest.raises(ValueError, match=says):
+        run(**(fitting() | change))
+
+
+def fitting() -> dict[str, torch.Tensor]:
     w_gate, w_up, w_down = bank(5)
     right = {"x": draw(4, D), "experts": torch.tensor([[0, 1]] * 4), "weights": draw(4, 2)}
-    right |= {"w_gate": w_gate, "w_up": w_up, "w_down": w_down}
+    return right | {"w_gate": w_gate, "w_up": w_up, "w_down": w_down}
+
+
+@pytest.mark.parametrize(
+    ("experts", "says"),
+    [
+        (torch.full((4, 2), 5), "sent to expert 5, but there are 5"),
+        (torch.zeros(4, 2, dtype=torch.int64, device="meta"), "a meta tensor has none"),
+    ],
+)
+def test_experts_that_are_none_are_refused_where_visits_are_counted(experts, says):
     with pytest.raises(ValueError, match=says):
-        run_experts(**(right | change))
+        run_experts(**(fitting() | {"experts": experts}))
+
+
+def test_an_activation_that_nobody_knows_is_refused():
+    for run in (run_experts, run_all_experts):
+        with pytest.raises(ValueError, match='unknown activation "tanh"; known: silu'):
+            run(**fitting(), activation="tanh")
+
+
+def test_without_a_token_every_expert_answers_nothing():
+    none = {"x": draw(0, D), "experts": torch.zeros(0, 2, dtype=torch.int64)}
+    assert run_all_experts(**(fitting() | none | {"weights": draw(0, 2)})).shape == (0, D)

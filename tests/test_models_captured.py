@@ -9,11 +9,13 @@ from device_tools import needs_a_card
 
 from twophase.models.captured import TABLE, WARM_UP, CapturedSteps, capturable
 from twophase.models.config import Config
+from twophase.models.mixture_of_experts import Experts
 from twophase.models.recipe import Recipe, batch
 from twophase.models.train import Trainer, train
 from twophase.theory.sizes import MixtureOfExperts
 
 TINY = Config(L=2, D=16, F=24, N=4, K=2, H=4, context=16)
+EXPERTS = dataclasses.replace(TINY, moe=MixtureOfExperts(E=3, k=2, F=10))
 RECIPE = Recipe(n_tokens=30 * 4 * 16, B=4, warmup_steps=3, seed=5, autocast=False)
 DATA = np.frombuffer(b"def f(x):\n    return x + 1\n\n" * 20, dtype=np.uint8)
 
@@ -49,6 +51,16 @@ def test_a_run_of_such_steps_learns_what_a_run_of_single_ones_does():
     np.testing.assert_allclose(captured.losses, single.losses, rtol=1e-3)
 
 
+def test_steps_that_run_every_expert_learn_what_steps_that_visit_them_do():
+    """On a card they do, so that no step waits for counts; sums come in another order."""
+    visiting, all_run = (Trainer(EXPERTS, RECIPE, DATA, "cpu") for _ in range(2))
+    for part in all_run.model.modules():
+        if isinstance(part, Experts):
+            part.all_visited = True
+    for _ in range(10):
+        assert float(all_run.step()) == pytest.approx(float(visiting.step()), rel=1e-4)
+
+
 def test_a_loss_that_is_no_number_is_told_with_its_step():
     steps = CapturedSteps(
         RECIPE, 16, DATA, "cpu", lambda tokens, share: torch.where(share == 1.0, torch.nan, share)
@@ -65,11 +77,10 @@ def test_more_steps_than_a_table_holds_are_refused(n):
         steps.run(0, n)
 
 
-def test_experts_masks_and_cpus_are_not_captured():
-    experts = dataclasses.replace(TINY, moe=MixtureOfExperts(E=3, k=2, F=10))
+def test_masks_and_cpus_are_not_captured():
     both_ways = dataclasses.replace(TINY, causal=False, V=257)
-    assert capturable(TINY, "cuda")
-    assert not any(capturable(c, "cuda") for c in (experts, both_ways))
+    assert all(capturable(c, "cuda") for c in (TINY, EXPERTS))
+    assert not capturable(both_ways, "cuda")
     assert not capturable(TINY, "cpu")
 
 
@@ -110,8 +121,9 @@ def test_a_run_goes_on_on_another_device(here_is_a_card, tmp_path):
 
 
 @needs_a_card
-def test_replayed_steps_are_those_that_are_launched_one_by_one():
-    launched, replayed = (Trainer(TINY, RECIPE, DATA, "cuda") for _ in range(2))
+@pytest.mark.parametrize("config", [TINY, EXPERTS], ids=["one MLP", "experts"])
+def test_replayed_steps_are_those_that_are_launched_one_by_one(config):
+    launched, replayed = (Trainer(config, RECIPE, DATA, "cuda") for _ in range(2))
     launched.captured = False
     while launched.step_count < launched.total_steps:
         launched.step()

@@ -21,9 +21,9 @@ TABLE = 8192  # steps whose windows and rates lie on the device at a time
 
 
 def capturable(config: Config, device: str) -> bool:
-    """Whether every step of such a model does the same on a GPU. Experts are visited as the tokens
-    will have it, and masks of a diffusion model are drawn by a generator of each step."""
-    return device == "cuda" and config.moe is None and config.causal
+    """Whether every step of such a model does the same on a GPU: the masks of a diffusion model are
+    drawn by a generator of each step. (Experts are all run there, `Experts.all_visited`.)"""
+    return device == "cuda" and config.causal
 
 
 class CapturedSteps:

@@ -12,6 +12,7 @@ from twophase.kernels.mixture_of_experts import (
     load_balance_loss,
     route,
     router_scores,
+    run_all_experts,
     run_experts,
 )
 from twophase.models.config import Config
@@ -44,7 +45,12 @@ class Experts(nn.Module):
 
     Experts of another making (quantized, a part of the E) take the place of this module: what they
     need is its `forward`.
+
+    `all_visited`: every expert is run on every token, which costs more and waits for nobody
+    (`run_all_experts`); a step of training is captured on a card so.
     """
+
+    all_visited = False
 
     def __init__(self, E: int, F: int, D: int, activation: str) -> None:
         super().__init__()
@@ -57,9 +63,10 @@ class Experts(nn.Module):
         self, x: torch.Tensor, experts: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
         """x: [tokens, D]; experts, weights: [tokens, k]; the weighted sum, [tokens, D]. Experts
-        that no token names are not run."""
+        that no token names are not run, unless `all_visited`."""
         matrices = (self.gate_proj, self.up_proj, self.down_proj)
-        return run_experts(x, experts, weights, *matrices, activation=self.activation)
+        run = run_all_experts if self.all_visited else run_experts
+        return run(x, experts, weights, *matrices, activation=self.activation)
 
 
 class MixtureOfExperts(nn.Module):

@@ -26,6 +26,7 @@ from twophase.models.captured import CapturedSteps, capturable
 from twophase.models.evaluate import bits_per_byte, curve
 from twophase.models.family import BYTES, STORED_IN_INT8, TRAINED
 from twophase.models.file_format import as_saved
+from twophase.models.mixture_of_experts import Experts
 from twophase.models.objective import compiles, training_loss
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
@@ -56,6 +57,9 @@ class Trainer:
         self.losses: list[float] = []  # of every step, in nats per byte
         self.total_steps = recipe.steps(config.context)
         self.loss, self.compiled = training_loss, False
+        for part in self.model.modules():
+            if isinstance(part, Experts):
+                part.all_visited = device == "cuda"  # nothing there may wait for counts of visits
         self.captured = capturable(config, device) and CapturedSteps(
             recipe, config.context, data, device, self._update
         )
@@ -66,10 +70,11 @@ class Trainer:
 
         What lies between the matrix products then takes a pass or two over memory, where each
         operator took one. Sums come in another order, so that losses are the same up to rounding.
-        States and experts are left alone: torch cannot follow a loop of Numba's, and would compile
-        anew for every count of visitors.
+        States are left alone, and experts on a CPU: torch cannot follow a loop of Numba's, and
+        would compile anew for every count of visitors.
         """
-        traceable = self.config.ssm is None and self.config.moe is None
+        counted = self.config.moe is not None and self.device == "cpu"
+        traceable = self.config.ssm is None and not counted
         if traceable and not self.compiled and compiles():
             self.loss, self.compiled = torch.compile(training_loss, dynamic=False), True
         return self.compiled
