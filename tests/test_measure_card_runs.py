@@ -12,6 +12,7 @@ from patience import PATIENCE_S
 
 from twophase.measure.card_runs import (
     RECORDED,
+    RECORDED_H200,
     TORCHS,
     Card,
     Recorded,
@@ -19,6 +20,7 @@ from twophase.measure.card_runs import (
     recorded_card,
     write_card,
 )
+from twophase.theory.catalog import hardware
 
 ROOT = Path(__file__).parents[1]
 CARD = Card("a card", "2026-01-02", 80 * 10**9, 132, 50 * 10**6, "2.11", "13.0", None)
@@ -181,3 +183,37 @@ def test_every_step_over_a_long_context_was_timed_with_both_kernels():
     ours = {(way, S) for way, S in both if not way.endswith(TORCHS)}
     assert len(ours) == 3 * 6
     assert both == ours | {(way + TORCHS, S) for way, S in ours}
+
+
+def test_steps_of_the_other_card_took_the_librarys_choice_unless_their_name_says_torchs():
+    """The kernel that is called by its name ran on a card, and won with the tokens."""
+    card = recorded_card(RECORDED_H200)
+    counted = {
+        (run.what, run.way): str(run.facts["attention_kernel"])
+        for run in card.find("prefill", "llama-3-8b", S=1000) + card.find("step", B=1)
+        if "attention_kernel" in run.facts
+    }
+    assert {way for _, way in counted} >= {"eager", "eager" + TORCHS, "fused, captured"}
+    for (_, way), kernel in counted.items():
+        assert ("flash_fwd_splitkv" in kernel) != way.endswith(TORCHS), (way, kernel)
+    gains = [
+        card.one("prefill", "llama-3-8b", "captured" + TORCHS, S=S).seconds
+        / card.one("prefill", "llama-3-8b", "captured", S=S).seconds
+        for S in (4000, 16_000, 32_000, 64_000, 128_000)
+    ]
+    assert gains == sorted(gains)
+
+
+def test_two_cards_of_one_torch_have_rates_that_differ_as_their_data_sheets_do():
+    """The H200 is an H100 with other memory: reads gain what is promised, products nothing."""
+    first, other = recorded_card(), recorded_card(RECORDED_H200)
+    assert (first.card.torch, first.card.cuda) == (other.card.torch, other.card.cuda)
+    promised = hardware("h200").hbm_bytes_per_s / hardware("h100").hbm_bytes_per_s
+    rates = [card.hardware() for card in (first, other)]
+    assert rates[1].hbm_bytes_per_s / rates[0].hbm_bytes_per_s == pytest.approx(promised, rel=0.05)
+    squares = [
+        card.one("calibration", "square product", "bf16, random numbers").flops_per_s
+        for card in (first, other)
+    ]
+    assert squares[1] / squares[0] == pytest.approx(1.0, rel=0.1)
+    assert all(run.error is None for run in other.runs)

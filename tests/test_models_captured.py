@@ -9,7 +9,7 @@ from device_tools import needs_a_card
 
 from twophase.models.captured import TABLE, WARM_UP, CapturedSteps, capturable
 from twophase.models.config import Config
-from twophase.models.mixture_of_experts import Experts
+from twophase.models.mixture_of_experts import run_every_expert
 from twophase.models.recipe import Recipe, batch
 from twophase.models.train import Trainer, train
 from twophase.theory.sizes import MixtureOfExperts
@@ -54,9 +54,7 @@ def test_a_run_of_such_steps_learns_what_a_run_of_single_ones_does():
 def test_steps_that_run_every_expert_learn_what_steps_that_visit_them_do():
     """On a card they do, so that no step waits for counts; sums come in another order."""
     visiting, all_run = (Trainer(EXPERTS, RECIPE, DATA, "cpu") for _ in range(2))
-    for part in all_run.model.modules():
-        if isinstance(part, Experts):
-            part.all_visited = True
+    run_every_expert(all_run.model)
     for _ in range(10):
         assert float(all_run.step()) == pytest.approx(float(visiting.step()), rel=1e-4)
 

@@ -2,9 +2,11 @@
 matrix, decode steps and prefills of whole models, launches. Pages show it beside what they compute
 from a data sheet.
 
-The file that comes with the package is of two cards of one kind, on one day, with one torch: runs
-whose facts have `card` are of the second. All others were taken before the library chose a kernel
-of attention (`kernels.attention_on_cards`): their steps took torch's choice, whatever their way.
+Two files come with the package. `RECORDED` is of two H100, on one day, with one torch: runs whose
+facts have `card` are of the second. All others were taken before the library chose a kernel of
+attention (`kernels.attention_on_cards`): their steps took torch's choice, whatever their way.
+`RECORDED_H200` is of one H200, and newer: its steps took the library's choice, but for those whose
+way ends with `TORCHS`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pathlib import Path
 from twophase.theory.hardware import Hardware
 
 RECORDED = Path(__file__).with_suffix(".json")
+RECORDED_H200 = RECORDED.with_name("card_runs_h200.json")
 FORMATS = ("fp32", "bf16", "int8")  # whose rates a calibration may have found
 TORCHS = ", torch's kernel"  # ends the way of a step whose attention took torch's own choice
 
@@ -142,7 +145,7 @@ class Recorded:
 
 
 def recorded_card(path: Path = RECORDED) -> Recorded:
-    """What a file holds, by default the one that comes with the package. ValueError for a file of
+    """What a file holds, by default the package's of an H100. ValueError for a file of
     another making."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -69,6 +69,13 @@ class Experts(nn.Module):
         return run(x, experts, weights, *matrices, activation=self.activation)
 
 
+def run_every_expert(model: nn.Module) -> None:
+    """From here on all experts of the model are run on all tokens (`Experts.all_visited`)."""
+    for part in model.modules():
+        if isinstance(part, Experts):
+            part.all_visited = True
+
+
 class MixtureOfExperts(nn.Module):
     """E gated MLPs of width F of which each token visits k, and n_shared that all tokens visit.
 

@@ -26,7 +26,7 @@ from twophase.models.captured import CapturedSteps, capturable
 from twophase.models.evaluate import bits_per_byte, curve
 from twophase.models.family import BYTES, STORED_IN_INT8, TRAINED
 from twophase.models.file_format import as_saved
-from twophase.models.mixture_of_experts import Experts
+from twophase.models.mixture_of_experts import run_every_expert
 from twophase.models.objective import compiles, training_loss
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
@@ -57,9 +57,8 @@ class Trainer:
         self.losses: list[float] = []  # of every step, in nats per byte
         self.total_steps = recipe.steps(config.context)
         self.loss, self.compiled = training_loss, False
-        for part in self.model.modules():
-            if isinstance(part, Experts):
-                part.all_visited = device == "cuda"  # nothing there may wait for counts of visits
+        if device == "cuda":
+            run_every_expert(self.model)  # nothing there may wait for counts of visits
         self.captured = capturable(config, device) and CapturedSteps(
             recipe, config.context, data, device, self._update
         )
