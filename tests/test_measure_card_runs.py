@@ -186,7 +186,8 @@ def test_every_step_over_a_long_context_was_timed_with_both_kernels():
 
 
 def test_steps_of_the_other_card_took_the_librarys_choice_unless_their_name_says_torchs():
-    """The kernel that is called by its name ran on a card, and won with the tokens."""
+    """The kernel that is called by its name ran on a card; from 4,000 tokens on it won by ever more
+    (at 1,000 it lost a little)."""
     card = recorded_card(RECORDED_H200)
     counted = {
         (run.what, run.way): str(run.facts["attention_kernel"])
@@ -202,10 +203,11 @@ def test_steps_of_the_other_card_took_the_librarys_choice_unless_their_name_says
         for S in (4000, 16_000, 32_000, 64_000, 128_000)
     ]
     assert gains == sorted(gains)
+    assert gains[0] > 1
 
 
 def test_two_cards_of_one_torch_have_rates_that_differ_as_their_data_sheets_do():
-    """The H200 is an H100 with other memory: reads gain what is promised, products nothing."""
+    """By the sheets only memory differs: reads gain what they promise, products nothing."""
     first, other = recorded_card(), recorded_card(RECORDED_H200)
     assert (first.card.torch, first.card.cuda) == (other.card.torch, other.card.cuda)
     promised = hardware("h200").hbm_bytes_per_s / hardware("h100").hbm_bytes_per_s

@@ -147,12 +147,14 @@ def run_all_experts(
     *,
     activation: str = "silu",
 ) -> torch.Tensor:
-    """The same sum with every expert run on every token, and what nobody asked for weighted with 0.
+    """The same sum, if all answers are finite: every expert is run on every token, and what nobody
+    asked for is weighted with 0.
 
     E / k times the FLOPs of `run_experts`, in three products whose sizes do not depend on the
-    choice: nothing waits for counts, so that a step of training can be captured on a card. Nor does
-    anything look at the numbers in `experts`, which are as `route` returns them. ValueError if
-    shapes do not fit, or for an activation that is not in ACTIVATIONS.
+    choice: nothing waits for counts, so that a step of training can be captured on a card. A
+    gradient keeps E / k times the activations, too. Nothing looks at the numbers in `experts`,
+    which are as `route` returns them: torch fails on others in its own way. ValueError if shapes do
+    not fit, or for an activation that is not in ACTIVATIONS.
     """
     check_shapes(x, experts, weights, w_gate, w_up, w_down)
     if activation not in ACTIVATIONS:

@@ -22,7 +22,8 @@ TABLE = 8192  # steps whose windows and rates lie on the device at a time
 
 def capturable(config: Config, device: str) -> bool:
     """Whether every step of such a model does the same on a GPU: the masks of a diffusion model are
-    drawn by a generator of each step. (Experts are all run there, `Experts.all_visited`.)"""
+    drawn by a generator of each step. (A `Trainer` has
+    all experts run there.)"""
     return device == "cuda" and config.causal
 
 

@@ -69,11 +69,12 @@ class Experts(nn.Module):
         return run(x, experts, weights, *matrices, activation=self.activation)
 
 
-def run_every_expert(model: nn.Module) -> None:
-    """From here on all experts of the model are run on all tokens (`Experts.all_visited`)."""
+def run_every_expert(model: nn.Module, every: bool = True) -> None:
+    """From here on all experts of the model are run on all tokens (`Experts.all_visited`), or not
+    any more; those of another making are left as they are."""
     for part in model.modules():
         if isinstance(part, Experts):
-            part.all_visited = True
+            part.all_visited = every
 
 
 class MixtureOfExperts(nn.Module):

@@ -64,8 +64,7 @@ class Trainer:
         )
 
     def compile(self) -> bool:
-        """Have torch turn the loss and its gradient into C++, if this machine can; returns whether
-        it did.
+        """Have torch compile the loss and its gradient, if it can; returns whether it did.
 
         What lies between the matrix products then takes a pass or two over memory, where each
         operator took one. Sums come in another order, so that losses are the same up to rounding.
@@ -211,6 +210,7 @@ def finish(trainer: Trainer, name: str, out: Path) -> Path:
     held_out = corpus.load("held_out")
     int8 = name in STORED_IN_INT8
     saved = as_saved(trainer.model, int8)
+    run_every_expert(saved, False)  # it is measured as its users run it
     details: dict[str, Any] = {
         "stored": "int8" if int8 else "bf16",
         "held_out_bits_per_byte": round(bits_per_byte(saved, held_out, every=EVERY), 4),
@@ -263,7 +263,7 @@ def main() -> None:
         "--compile",
         action=argparse.BooleanOptionalAction,
         help="steps in compiled C++, after a minute or two of compiling (the default on a CPU that"
-        " has a C++ compiler; states and experts never are)",
+        " has a C++ compiler; states never are, experts on a GPU only)",
     )
     parser.add_argument("--seed", type=_count, default=Recipe.seed)
     parser.add_argument(
