@@ -1,4 +1,4 @@
-"""The tables of README.md on an H100, from what the package has recorded of one:
+"""The tables of README.md on an H100 and an H200, from what the package has recorded of them:
 `.venv/bin/python bench/card_tables.py` prints them."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from twophase.measure.card_runs import TORCHS, Recorded, recorded_card
+from twophase.measure.card_runs import RECORDED_H200, TORCHS, Recorded, recorded_card
 from twophase.theory.architecture import Architecture
 from twophase.theory.catalog import hardware, model
 from twophase.theory.hardware import Hardware
@@ -29,8 +29,8 @@ CONTEXTS = (1000, 4000, 16_000, 32_000, 64_000, 128_000)
 
 
 def tables() -> list[str]:
-    """Rates, one matrix, attention by kernel, steps, long contexts, prompts: each a table in
-    Markdown."""
+    """Rates, one matrix, attention by kernel, steps, long contexts, prompts, and what another card
+    made of these: each a table in Markdown."""
     card, sheet = recorded_card(), hardware("h100")
     return [
         _rates(card, sheet),
@@ -39,6 +39,7 @@ def tables() -> list[str]:
         _steps(card, sheet),
         _contexts(card, sheet),
         _prompts(card, sheet),
+        _two_cards(card, recorded_card(RECORDED_H200)),
     ]
 
 
@@ -131,6 +132,50 @@ def _prompts(card: Recorded, sheet: Hardware) -> str:
         times = (f"{s * 1e3:.1f} ms" for s in (least, took))
         lines.append([arch.name, f"{T:,}", *times, _share(least / took)])
     return _table(["prompt of", "tokens", "floor", "eager", "share"], lines)
+
+
+def _two_cards(first: Recorded, other: Recorded) -> str:
+    """What both timed, and how many times as fast the other was."""
+    cards, matrix = (first, other), "one matrix of llama-3-8b"
+    reads = [card.hardware().hbm_bytes_per_s / 1e12 for card in cards]
+    squares = [
+        card.one("calibration", "square product", "bf16, random numbers").flops_per_s / 1e12
+        for card in cards
+    ]
+    lines = [
+        ["reads, TB/s", *(f"{x:.2f}" for x in reads), f"{reads[1] / reads[0]:.2f}"],
+        [
+            "bf16, random numbers, TFLOP/s",
+            *(f"{x:,.0f}" for x in squares),
+            f"{squares[1] / squares[0]:.2f}",
+        ],
+    ]
+
+    def timed(name: str, per_s: float, part: str, what: str, way: str, **sizes: int) -> None:
+        took = [card.one(part, what, way, **sizes).seconds * per_s for card in cards]
+        cells = (f"{t:,.3g}" if t < 1000 else f"{t:,.0f}" for t in took)
+        lines.append([name, *cells, f"{took[0] / took[1]:.2f}"])
+
+    for B in (1, 64, 128, 192, 256, 8192):
+        timed(f"{matrix}, rows: {B:,}, µs", 1e6, "rows", matrix, "captured", B=B)
+    for what in ("llama-2-13b", "llama-2-13b with K = 8"):
+        for B in (1, 64) if what.endswith("b") else (1, 64, 256):
+            timed(f"{what}, B = {B}, ms", 1e3, "step", what, WAYS[2], B=B)
+        most = [max(c.find("step", what, WAYS[2]), key=lambda run: run.sizes["B"]) for c in cards]
+        sizes, rates = [run.sizes["B"] for run in most], [r.sizes["B"] / r.seconds for r in most]
+        lines.append(
+            [
+                f"{what}, the most that ran: {sizes[0]} and {sizes[1]}, tokens/s",
+                *(f"{rate:,.0f}" for rate in rates),
+                f"{rates[1] / rates[0]:.2f}",
+            ]
+        )
+    for kernel in ("", TORCHS):
+        name = f"llama-3-8b, B = 1, 128,000 cached{kernel}, ms"
+        timed(name, 1e3, "prefill", "llama-3-8b", WAYS[2] + kernel, B=1, S=128_000)
+    timed("llama-3-8b, a prompt of 8,192, eager, ms", 1e3, "prefill", "llama-3-8b", WAYS[0], T=8192)
+    timed("trained `gqa`, µs", 1e6, "launches", "gqa", WAYS[2])
+    return _table(["", "H100", "H200", "times as fast"], lines)
 
 
 def _share(x: float) -> str:

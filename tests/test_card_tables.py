@@ -1,4 +1,4 @@
-"""What bench/README.md says of an H100 is what was recorded of one."""
+"""What bench/README.md says of an H100 and an H200 is what was recorded of them."""
 
 import sys
 from pathlib import Path

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits, bits_per_byte, curve, repeats, windows
 from twophase.models.layer_sizes import LinearAttention, StateSpace
+from twophase.models.mixture_of_experts import Experts, run_every_expert
 from twophase.models.muon import StackedMuon
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
@@ -350,3 +351,21 @@ def test_the_card_of_a_run_tells_the_loss_of_the_very_weights_that_it_saved(
     assert told == round(bits_per_byte(loaded, held_out, every=EVERY), 4)
     holds = load_file(tmp_path / "tiny.safetensors").values()
     assert any(t.dtype == torch.uint8 for t in holds) == bool(stored)
+
+
+def test_a_mixture_that_a_card_trained_is_measured_as_its_users_run_it(tmp_path, monkeypatch):
+    """There all experts ran on all tokens, which rounds otherwise; a loaded model visits them."""
+    held_out, measured = corpus.load("held_out")[:2000], []
+    monkeypatch.setattr(corpus, "load", lambda split: held_out)
+
+    def record(model, data, every):
+        measured.append([m.all_visited for m in model.modules() if isinstance(m, Experts)])
+        return 8.0
+
+    monkeypatch.setattr("twophase.models.train.bits_per_byte", record)
+    config = dataclasses.replace(TINY, moe=MixtureOfExperts(E=3, k=2, F=10))
+    trainer = Trainer(config, Recipe(n_tokens=1024, B=2), held_out, "cpu")
+    run_every_expert(trainer.model)  # as on a card
+    trainer.step()
+    finish(trainer, "tiny", tmp_path)
+    assert measured == [[False] * TINY.L]
