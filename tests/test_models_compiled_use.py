@@ -175,6 +175,21 @@ def test_a_model_that_somebody_listens_to_as_a_whole_is_refused():
         CompiledTransformer(model)
 
 
+def test_hooks_around_all_modules_there_are_are_noticed_before_and_after():
+    model = random_model(ODD)
+    compiled = CompiledTransformer(model)
+    compiled(TOKEN, model.new_cache(1, 4))
+    hook = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    try:
+        with pytest.raises(ValueError, match="got a hook after its loops were made"):
+            compiled(TOKEN, model.new_cache(1, 4))
+        with pytest.raises(ValueError, match="hooks are called around every module"):
+            CompiledTransformer(model)
+    finally:
+        hook.remove()
+    compiled(TOKEN, model.new_cache(1, 4))
+
+
 @pytest.mark.parametrize("change", [
     lambda model: model.load_state_dict(random_model(ODD, seed=5).state_dict()),
     lambda model: model.load_state_dict(random_model(ODD, seed=5).state_dict(), assign=True),
@@ -185,6 +200,9 @@ def test_a_model_that_somebody_listens_to_as_a_whole_is_refused():
         {"layers.1.self_attn.o_proj.weight": torch.zeros(22, 60)}, strict=False, assign=True
     ),
     lambda model: model.layers.__delitem__(2),
+    lambda model: model.layers[0].bfloat16().float(),
+    lambda model: model.layers[1].mlp.up_proj.bfloat16().float(),
+    lambda model: model.norm.bfloat16().float(),
 ])  # fmt: skip
 def test_a_model_with_other_numbers_than_its_loops_is_refused(change):
     model = random_model(ODD)

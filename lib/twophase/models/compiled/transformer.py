@@ -24,7 +24,7 @@ from twophase.models.compiled.plain import PlainBlock, halves_of
 from twophase.models.compiled.quantized import is_quantized
 from twophase.models.compiled.several import Several, without_loops
 from twophase.models.compiled.token import Token, Workspace
-from twophase.models.compiled.weights import NoKernel, Version, check_kind
+from twophase.models.compiled.weights import NoKernel, Version, check_kind, hooks_of
 from twophase.models.compiled.whole import whole_of
 from twophase.models.linear import linears
 from twophase.models.quantize.linear import weight_bytes
@@ -263,6 +263,11 @@ def check_model(model: nn.Module) -> None:
         raise ValueError(
             f"the compiled path runs a Transformer as it was built; got a {type(model).__name__}:"
             " take the plain path."
+        )
+    if any(module == 0 for module, _ in hooks_of(model)):
+        raise ValueError(
+            "hooks are called around every module (register_module_forward_hook), which compiled"
+            " steps do not call: remove them, or take the plain path."
         )
     if model._forward_hooks or model._forward_pre_hooks or "forward" in vars(model):
         raise ValueError(

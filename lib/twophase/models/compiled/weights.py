@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.modules import module as of_all
 from torch.utils.hooks import RemovableHandle
 
 from twophase.kernels.compiled.loops import as_numpy
@@ -23,8 +24,9 @@ NONE = np.zeros(0, np.float32)
 class Version:
     """Of the numbers that loops have copies of, or know the place of: whether the model still has
     the same, in the same modules; and whether anybody listens to it who did not when loops were
-    made. It does not see what is written past torch (`.data`), numbers that were made in inference
-    mode, of which torch counts no changes, and attributes that are neither."""
+    made. It does not see what is written past torch (`.data[:] = …`, numpy), changes of numbers
+    that were made in inference mode, which torch does not count, and attributes that are neither.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.hooks = model, hooks_of(model)
@@ -42,7 +44,10 @@ class Version:
             if isinstance(part, torch.Tensor) and part.numel() == 1
         ]  # fmt: skip
         self.handles = RemovableHandle.next_id  # grows with every hook that is put anywhere
-        self.embedding: Any = model.embed_tokens
+        tensors = [*model.parameters(), *model.buffers()]
+        # `.to` of a part of the model puts other memory into its parameters. That the old memory
+        # is kept here lets none of the new one lie at its address.
+        self.moving, self.kept = tensors, [tensor.detach() for tensor in tensors]
         parameters = [
             p for name, p in model.named_parameters()
             if not p.is_inference() and (p.ndim == 1 or name.endswith(("A_log", "conv1d.weight")))
@@ -70,8 +75,7 @@ class Version:
         return same and all(held[name] is part for held, name, part in self.lone)
 
     def _read(self) -> list[int]:
-        table = self.embedding._parameters.get("weight")
-        return [0 if table is None else table.data_ptr(), *[p._version for p in self.copied]]
+        return [t.data_ptr() for t in self.moving] + [t._version for t in self.copied]
 
     def check(self) -> None:
         """ValueError if it has not."""
@@ -90,8 +94,10 @@ class Version:
 
 
 def hooks_of(model: nn.Module) -> set[tuple[int, int]]:
-    """The hooks around the forward passes of all modules: which module, and which of its hooks."""
-    return {
+    """The hooks around the forward passes of all modules: which module, and which of its hooks;
+    and those that torch calls around every module there is, of module 0."""
+    everywhere = (*of_all._global_forward_hooks, *of_all._global_forward_pre_hooks)
+    return {(0, number) for number in everywhere} | {
         (id(module), number)
         for module in model.modules()
         for number in (*module._forward_hooks, *module._forward_pre_hooks)
