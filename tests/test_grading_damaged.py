@@ -24,7 +24,7 @@ from twophase.grading.judge.judge import Judge, Task
 from twophase.grading.release.release import Source
 from twophase.grading.run import self_check
 from twophase.grading.similar import fragments
-from twophase.grading.similar.class_comparison import read_papers
+from twophase.grading.similar.class_comparison import read_notebooks
 
 THOUSAND = 1000
 HONEST = dump(cells(dict(RIGHT)))
@@ -91,7 +91,7 @@ def test_a_thousand_damaged_notebooks_are_read_or_a_sentence(tmp_path: Path) -> 
     for damaged in made[:: len(made) // THOUSAND]:
         path.write_bytes(damaged)
         one = [Submission(path, "ann/a.ipynb")]
-        papers, unreadable = read_papers(one, None, Source(), None, lambda *told: None)
+        papers, unreadable = read_notebooks(one, None, Source(), None, lambda *told: None)
         assert len(papers) + len(unreadable) == 1
         try:
             sound = notebook.parse(damaged)
@@ -148,7 +148,7 @@ def test_a_notebook_in_utf_16_is_compared_and_remarked_on_too(tmp_path: Path) ->
     path = tmp_path / "a.ipynb"
     path.write_bytes(HONEST.decode().encode("utf-16"))
     one = [Submission(path, "ann/a.ipynb")]
-    papers, unreadable = read_papers(one, None, Source(), None, lambda *told: None)
+    papers, unreadable = read_notebooks(one, None, Source(), None, lambda *told: None)
     assert (len(papers), unreadable) == (1, [])
     assert self_check.remarks(path.read_bytes(), {"questions": []}) == []
 
@@ -233,6 +233,6 @@ def test_json_that_digs_deep_is_one_persons_trouble(place: str, tmp_path: Path) 
     assert {who: r["points"] for who, r in records.items()} == {"ann": 8, "bob": None, "zoe": 8}
     assert records["bob"]["status"] == "unreadable"
     assert "RecursionError" in records["bob"]["message"]
-    papers, unreadable = read_papers(found, None, Source(), None, lambda *told: None)
+    papers, unreadable = read_notebooks(found, None, Source(), None, lambda *told: None)
     assert [p.file[:3] for p in papers] == ["ann", "zoe"]
     assert [file[:3] for file, _ in unreadable] == ["bob"]

@@ -351,6 +351,37 @@ def own(source: str, cell_id: str) -> Cells:
     }
 
 
+def given_id(source: str, cell_id: str, grade_id: str) -> Cells:
+    return own(source, cell_id) | {"metadata": {"nbgrader": {"grade_id": grade_id}}}
+
+
+HALF = len(ORIGINAL.splitlines()) // 2
+HALVES = ["\n".join(ORIGINAL.splitlines()[part]) for part in (slice(HALF), slice(HALF, None))]
+# how an answer is laid out by whom it was copied: what stands in its own cell, and the cells behind
+LAID_OUT = {
+    "with a second cell of its id below": (ORIGINAL, [given_id("z = 1", "b", ATTENTION)]),
+    "with an empty cell of its id below": (ORIGINAL, [given_id("", "b", ATTENTION)]),
+    "in a cell of no id, its own empty": ("", [own(ORIGINAL, "b")]),
+    "in a cell of no id below the stub": (None, [own(ORIGINAL, "b")]),
+    "in a cell of an id that nobody gave": ("", [given_id(ORIGINAL, "b", "mine-x")]),
+    "in a cell of a given id": ("", [given_id(ORIGINAL, "b", f"{ATTENTION}-check")]),
+    "in halves": (HALVES[0], [given_id(HALVES[1], "b", ATTENTION)]),
+}
+
+
+@pytest.mark.parametrize("how", LAID_OUT)
+def test_a_copy_is_found_in_whatever_cells_the_grader_would_find_it(
+    how: str, tmp_path: Path
+) -> None:
+    cell, behind = LAID_OUT[how]
+    papers = {other: answered({ATTENTION: s}) for other, s in OTHERS.items()}
+    papers["plain"] = answered({ATTENTION: ORIGINAL})
+    papers["moved"] = answered({} if cell is None else {ATTENTION: cell}, own=tuple(behind))
+    found = read_report(tmp_path, papers)
+    assert groups(found) == [("moved", "plain")]
+    assert [a.exercise.id for a in found.groups[0].agreements] == [ATTENTION]
+
+
 def traces(found: Report) -> set[str]:
     return {t.mark.kind for g in found.groups for t in g.traces}
 
@@ -436,7 +467,7 @@ HOSTILE = {
 def test_no_text_breaks_it_off(what: str, tmp_path: Path) -> None:
     papers = {n: answered({ATTENTION: HOSTILE[what] + f"\n{n}"}) for n in ("ann", "bob")}
     found = read_report(tmp_path, papers | {"cy": answered({ATTENTION: ORIGINAL})})
-    assert len(found.papers) == 3
+    assert len(found.notebooks) == 3
     json.dumps(similar_page.as_json(found))
     similar_page.page(found)
 

@@ -17,6 +17,7 @@ from twophase.grading.similar.fragments import Fragment
 from twophase.grading.similar.traces import FileTraces, Mark, traces_of, words
 
 FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.M | re.S)
+BEGUN = re.compile(r"^(?:def|class) +(\w+)", re.M)
 HEADING = re.compile(r"^#+[ \t]+(.+)$", re.M)
 
 
@@ -26,13 +27,15 @@ class Published:
 
     `given`: fragments of the released notebook. `published`: those, and of the solutions, the
     book's chapter, the library's and the checks' modules. `solutions`: the model solution's own
-    fragments by exercise. `stubs`: the released answer cells. `text`: all that is shown, in one
+    fragments by exercise. `stubs`: the released answer cells, `entries` the functions and classes
+    that each begins. `text`: all that is shown, in one
     line, `names` its names and odd lines. `traces`: the released file's ids and metadata.
     """
 
     topic: str
     titles: dict[str, str]
     stubs: dict[str, str]
+    entries: dict[str, frozenset[str]]
     given: frozenset[Fragment]
     published: frozenset[Fragment]
     solutions: dict[str, frozenset[Fragment]]
@@ -61,12 +64,14 @@ def load_published(topic: str, stem: str, release: Path | None = None) -> Publis
     checks = [c.grade_id for c in released.cells or solved.cells if c.grade and c.grade_id]
     ids = [check.removesuffix("-check") for check in checks]
     answers = {c.grade_id: c.source for c in solved.cells if c.grade_id in ids}
+    stubs = {c.grade_id: c.source for c in released.cells if c.grade_id in ids}
     marks = [m for t in (*texts, *shown) for m in words(t)]
     everything = [*(c.source for c in (*released.cells, *solved.cells)), *shown]
     return Published(
         topic=topic,
         titles={i: _title(released, i) for i in ids},
-        stubs={c.grade_id: c.source for c in released.cells if c.grade_id in ids},
+        stubs=stubs,
+        entries={i: frozenset(BEGUN.findall(source)) for i, source in stubs.items()},
         given=given,
         published=given | _fragments(shown),
         solutions={i: _fragments([source]) - given for i, source in answers.items()},

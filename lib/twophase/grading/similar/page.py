@@ -54,8 +54,8 @@ def page(found: Report) -> str:
 
 def summary(found: Report) -> str:
     """One or two sentences on what was compared and what came of it."""
-    students = len({p.party for p in found.papers})
-    said = f"{len(found.papers)} notebooks of {students} students or teams were compared"
+    students = len({p.party for p in found.notebooks})
+    said = f"{len(found.notebooks)} notebooks of {students} students or teams were compared"
     said += f", {len(found.unreadable)} could not be read. " if found.unreadable else ". "
     n = len(found.groups) + found.groups_left_out
     return said + (f"{n} group{'s' * (n != 1)} to look at." if n else "Nothing to look at.")
@@ -151,7 +151,7 @@ def as_json(found: Report) -> dict[str, Any]:
         "schema": SCHEMA,
         "caveat": CAVEAT,
         "least": found.least,
-        "notebooks": len(found.papers),
+        "notebooks": len(found.notebooks),
         "unreadable": [{"file": f, "message": m} for f, m in found.unreadable],
         "groups": [_group_json(g) for g in found.groups],
         "groups_left_out": found.groups_left_out,
