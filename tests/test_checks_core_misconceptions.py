@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hostile.course import EXERCISES, TOPIC
 
-from twophase.checks.edges import equal_neighbors, one_less_and_just_full, past, places, put
+from twophase.checks.edges import one_less_and_just_full, past, places, put
 from twophase.checks.misconceptions import Misconceptions, replaced
 
 OFFSET = 1
@@ -78,6 +78,4 @@ def test_edges_are_what_their_names_say() -> None:
     assert one_less_and_just_full(40) == (39, 40, 41)
     assert past(64, 2048) == 2053
     assert (places(1), places(2), places(9)) == ((0,), (0, 1), (0, 4, 8))
-    assert equal_neighbors([1, 2, 3], 0) == [1, 1, 3]
-    assert equal_neighbors([1, 2, 3], 1) == [1, 2, 2]
     assert put([1, 2, 3], 2, 9) == [1, 2, 9]

@@ -3,8 +3,10 @@ it was graded on."""
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from hostile.worker import zygote
 from rich.console import Console
 
 from twophase.cli import auditing
+from twophase.grading.errors import CannotWrite
 from twophase.grading.intake.submissions import find
 from twophase.grading.results.reader import Index
 from twophase.grading.results.records import Record
@@ -138,3 +141,21 @@ def test_the_command_writes_each_grading_down_and_says_whether_all_are_equal(
     assert code == (0 if leave_out_table else 1)
     assert ("All are equal." in said) == leave_out_table
     assert ("1 get other verdicts with another seed" in said) != leave_out_table
+
+
+def test_a_full_disk_leaves_what_the_audit_before_wrote(
+    graded: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = graded[0], changed(tmp_path / "out", lines(graded[1])[0])
+    (out / "audit.jsonl").write_text("before\n")
+
+    def full(*_: object) -> Iterator[audit.Audited]:
+        yield audit.Audited("a.ipynb", "", True, ())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(auditing, "grade_again", full)
+    chosen = [s for s in find(folder) if s.name == lines(out)[0]["file"]]
+    with pytest.raises(CannotWrite, match=r"audit\.jsonl cannot be written: No space left"):
+        auditing.audit(chosen, course(), out, 1, 1.0, Console(quiet=True))
+    assert (out / "audit.jsonl").read_text() == "before\n"
+    assert sorted(p.name for p in out.iterdir()) == ["audit.jsonl", "results.jsonl"]

@@ -20,12 +20,11 @@ from hypothesis import strategies as st
 
 from twophase.grading.course.by_hand import HandScore
 from twophase.grading.course.deadlines import Due, Duration
+from twophase.grading.course.extensions import Excusal, Extension
 from twophase.grading.course.lateness import LateRule
 from twophase.grading.course.scheme import (
     Assignment,
-    Excusal,
     ExerciseRule,
-    Extension,
     Partial,
     Scheme,
     Submissions,

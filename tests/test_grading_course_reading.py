@@ -14,15 +14,14 @@ from twophase.checks import registry
 from twophase.grading.course import reading
 from twophase.grading.course.by_hand import read_manual, read_overrides
 from twophase.grading.course.csv_reading import read_csv
+from twophase.grading.course.extensions import Excusal, Extension
 from twophase.grading.course.fields import keys_of
 from twophase.grading.course.hand_in_times import read_times
 from twophase.grading.course.lateness import LateRule
 from twophase.grading.course.roster_file import read_roster
 from twophase.grading.course.scheme import (
     Assignment,
-    Excusal,
     ExerciseRule,
-    Extension,
     Files,
     Group,
     Partial,

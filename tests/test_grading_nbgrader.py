@@ -4,6 +4,7 @@ gradebook, our pages through its exchange."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import shutil
@@ -35,7 +36,7 @@ from test_grading_release import FOLDERS, HELD, ROOT
 
 from twophase.checks import registry
 from twophase.cli.main import main
-from twophase.grading.nbgrader import matching
+from twophase.grading.nbgrader import files, matching
 from twophase.grading.nbgrader.matching import NotebookPath
 from twophase.grading.release import handout, placing
 from twophase.grading.release.release import Source
@@ -337,6 +338,17 @@ class TestRefusals:
         assert code == 2
         assert "is no nbgrader course: it has no gradebook and no submitted/" in said
         assert not (place.course / "feedback").exists()
+
+    def test_feedback_on_a_full_disk(
+        self, place: Department, twophase: Said, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(files, "write_feedback", full)
+        code, said = twophase(place, "feedback")
+        assert code == 3
+        assert "feedback/ cannot be written: No space left on device" in said
 
     @pytest.mark.parametrize("content", [b"", b"no database" * 500])
     def test_a_file_that_is_none(self, place: Department, twophase: Said, content: bytes) -> None:

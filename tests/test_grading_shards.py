@@ -42,7 +42,7 @@ def parts(tmp_path: Path, of: int = 4, **more: Any) -> list[Path]:
     found = []
     for number in range(1, of + 1):
         folder = tmp_path / f"part-{number}"
-        folder.mkdir()
+        folder.mkdir(parents=True)
         dump(folder, [made(n, **more) for n in NAMES if shards.number_of(n, of) == number])
         shards.write_note(folder, ShardNote(Shard(number, of), NAMES, CONDITIONS, complete=True))
         found.append(folder)
@@ -147,6 +147,10 @@ def again(folder: Path, **more: Any) -> None:
         (
             lambda f: rewrite(f[1], conditions=CONDITIONS | {"seed": 2}),
             "under different conditions (seed: 1 and 2)",
+        ),
+        (
+            lambda f: f.append(parts(f[0].parent / "other", of=3)[0]),
+            "are parts of different divisions",
         ),
         (
             lambda f: again(f[1], digests={"submission": "", "release": "", "library": "x"}),

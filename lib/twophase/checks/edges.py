@@ -33,11 +33,6 @@ def places(n: int) -> tuple[int, ...]:
     return tuple(sorted({0, n // 2, n - 1}))
 
 
-def equal_neighbors(values: Sequence[T], at: int) -> list[T]:
-    """The values, with the one behind place `at` made equal to it."""
-    return [*values[: at + 1], values[at], *values[at + 2 :]]
-
-
 def one_changed(values: Mapping[str, T], **others: T) -> list[tuple[str, dict[str, T]]]:
     """The values with one of them replaced, for each of the others: beside the values themselves,
     these find out whoever remembers a result by some of the arguments only."""

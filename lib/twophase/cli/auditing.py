@@ -11,6 +11,7 @@ from rich.text import Text
 
 from twophase.cli.grading_shown import Watch
 from twophase.grading.errors import writing
+from twophase.grading.files.atomic import replacing
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course
 from twophase.grading.reports.printable import one_line
@@ -40,11 +41,11 @@ def audit(
     different: list[Audited] = []
     with (
         writing(path),
-        path.open("w", encoding="ascii") as file,
+        replacing(path) as file,
         Watch(console, 2 * len(chosen), says="auditing") as watch,
     ):
         for one in grade_again(chosen, course, index, workers):
-            file.write(json.dumps(one.line()) + "\n")
+            file.write(json.dumps(one.line()).encode("ascii") + b"\n")
             different += [one] if one.differences else []
             watch.step()
     if different:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from twophase.cli.grading_shown import listed
 from twophase.cli.interrupt_while_loading import loading
-from twophase.grading.errors import Unreadable
+from twophase.grading.errors import Unreadable, writing
 from twophase.grading.nbgrader.course import NbCourse, load_nbgrader_course
 from twophase.grading.nbgrader.matching import GradedNotebook, Notices, match_records
 from twophase.grading.results import reader
@@ -80,7 +80,8 @@ def feedback(
 
     If cells are graded by hand, use `nbgrader generate_feedback` instead: it has those scores too.
 
-    Exit code: 0 done; 1 done, but some work waits for a person; 2 bad usage, or no such course.
+    Exit code: 0 done; 1 done, but some work waits for a person; 2 bad usage, or no such course; 3
+    feedback/ cannot be written.
 
     Example: twophase nbgrader feedback grades/ --course-dir .
     """
@@ -88,7 +89,8 @@ def feedback(
         from twophase.grading.nbgrader import files
 
     course, works, told = _matched(results, course_dir, assignment)
-    count = files.write_feedback(course, works, told)
+    with writing("feedback/"):
+        count = files.write_feedback(course, works, told)
     _tell(f"{count:,} pages in feedback/; hand them out with `nbgrader release_feedback`", told)
 
 

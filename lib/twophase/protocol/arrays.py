@@ -109,7 +109,7 @@ def restored(j: dict[str, Any], data: memoryview) -> Any:
     import numpy as np
 
     stored = {"bfloat16": "uint16", "bool": "uint8"}.get(dtype, dtype)
-    raw = np.frombuffer(data, dtype=stored).reshape(shape).copy()  # shape
+    raw = np.frombuffer(data, dtype=stored).reshape(shape).copy()  # as sent
     if dtype == "bool":  # a truth value has one bit, whatever the sender's byte holds
         raw = np.asarray(raw != 0)
     if tag == "pt":

@@ -22,8 +22,8 @@ class NotYet(Exception):
 
 
 class Withheld(ImportError):
-    """Raised in the official worker by what it does not have: the checks, and library functions
-    that are an answer."""
+    """Raised in the official worker by what it does not have: the course's library but for `lab`
+    and `protocol`, and other libraries that have answers ready-made."""
 
 
 class AnswerError(Exception):

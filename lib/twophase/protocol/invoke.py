@@ -1,8 +1,8 @@
 """Running one call of an answer: the same code in the notebook's process and in the official
 worker.
 
-Arguments are copied, functions among them become callbacks, whatever is raised becomes an
-AnswerError, and what is returned must be plain data.
+Whatever is raised becomes an AnswerError, and what is returned must be plain data. (Who calls
+copies the arguments, and makes callbacks of functions among them.)
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from twophase.grading.course import fields
+from twophase.grading.course.extensions import Excusal, Extension
 from twophase.grading.course.fields import absent, shown
-from twophase.grading.course.scheme import Assignment, Excusal, Extension, Group, Scheme
+from twophase.grading.course.scheme import Assignment, Group, Scheme
 
 
 def read_course(path: Path) -> Scheme:

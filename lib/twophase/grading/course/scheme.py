@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, ValidationInfo
 
-from twophase.grading.course.deadlines import Due, Duration
+from twophase.grading.course.deadlines import Due
+from twophase.grading.course.extensions import Excusal, Extension
 from twophase.grading.course.fields import (
     FROM_ABOVE,
     KEY,
@@ -31,7 +32,6 @@ from twophase.grading.course.values import (
     Names,
     Points,
     Share,
-    Span,
     Text,
     TimeZone,
     Title,
@@ -122,36 +122,6 @@ def _numbered(value: Value, info: ValidationInfo) -> Value:
         row | {KEY: f"{info.field_name}[{n}]"} if isinstance(row, dict) else row
         for n, row in enumerate(value, 1)
     ]
-
-
-@dataclass(frozen=True)
-class Extension:
-    """More time for one student or group in one assignment: until a time, or by a duration."""
-
-    student: Text
-    assignment: Text
-    until: Deadline | None = None
-    by: Span | None = None
-    because: Text = ""
-    where: Annotated[str, FROM_ABOVE] = ""
-
-    def __post_init__(self) -> None:
-        if (self.until is None) == (self.by is None):
-            raise ValueError("needs either until (a time) or by (a duration)")
-
-    def of(self, due: Due) -> Due:
-        return self.until if self.until is not None else due.after(self.by or Duration())
-
-
-@dataclass(frozen=True)
-class Excusal:
-    """A student (or group) need not do an assignment, or one exercise of it."""
-
-    student: Text
-    assignment: Text
-    exercise: Text = ""
-    because: Text = ""
-    where: Annotated[str, FROM_ABOVE] = ""
 
 
 @dataclass(frozen=True)

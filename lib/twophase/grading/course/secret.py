@@ -1,9 +1,9 @@
 """The course's secret: what makes the cases of official grading unpredictable to whoever has
 everything that students have.
 
-A seed depends on the secret and on the student, never on the submission: nobody can choose cases by
-handing in other bytes. Making a seed's cases takes up to half a second a topic, so students share a
-number of sets of cases.
+A seed depends on the secret and on the student (the file's name, where nothing tells whose it is),
+never on what is in a submission: nobody can choose cases by handing in other bytes. Making a seed's
+cases takes up to half a second a topic, so students share a number of sets of cases.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from twophase.checks.exercise import Exercise
 from twophase.checks.judge import Bench
 from twophase.grading.errors import GraderFault
 
-# benches of about 100 KB: sixteen sets of cases for each of a chapter's ten exercises, and room
-KEEP = 256
+# benches of about 100 KB: sixteen sets of cases for each exercise of the longest chapter, and room
+KEEP = 400
 
 
 class Benches:

@@ -15,7 +15,7 @@ from typing import Any
 from twophase.checks.exercise import Exercise
 from twophase.grading.files.digests import library_digest
 from twophase.grading.results.grade import Grade, Graded
-from twophase.grading.sandbox import what_confines as confine
+from twophase.grading.sandbox import what_confines
 
 SCHEMA = 2
 Record = dict[str, Any]
@@ -43,8 +43,8 @@ def environment() -> Mapping[str, str]:
 @cache
 def confinement() -> tuple[tuple[str, ...], bool]:
     """What confines submissions here, and `unsafe` if a part is missing; whether it is official."""
-    labels = confine.confined_by()
-    practice, lacks = "practice" in labels, bool(confine.missing())
+    labels = what_confines.confined_by()
+    practice, lacks = "practice" in labels, bool(what_confines.missing())
     return (*labels, *(["unsafe"] if lacks and not practice else [])), not practice and not lacks
 
 

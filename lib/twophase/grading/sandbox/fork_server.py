@@ -99,7 +99,7 @@ def main() -> None:
     control, folder = socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()  # it would look through a million objects again and again, and free nothing
-    preload()
+    print(*preload(), sep="\n", file=sys.stderr)  # into the log
     shell = make_shell()
     seed()
 

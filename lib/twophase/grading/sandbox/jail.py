@@ -1,9 +1,9 @@
 """Shutting a submission's process in, after the fork and before its first cell. Linux.
 
 A `Jail` is made once by the zygote, which tries what this machine allows; `enter` shuts in one
-process: a session of its own, its limits, another user, no capabilities, death with its parent, no
-files (Landlock), no descriptors, no system calls (seccomp). The order is no matter of taste: each
-step needs what a later one takes away.
+process: a session of its own, another user, no capabilities, death with its parent, no files
+(Landlock), no descriptors, its limits, no system calls (seccomp). The order is no matter of taste:
+each step needs what a later one takes away.
 """
 
 from __future__ import annotations

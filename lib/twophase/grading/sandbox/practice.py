@@ -64,8 +64,7 @@ class PracticeZygote(Zygote):
         self._ours = ours
 
     def start(self) -> None:
-        """Start the process of the next submission, unless it has been. Raises GraderFault once
-        stopped."""
+        """Start the process of the next submission, unless it has been."""
         self.launch()
 
     def fork(self, limits: Limits, beside: bool = False, more: bool = False) -> Session:
@@ -87,8 +86,7 @@ class PracticeZygote(Zygote):
             session.close()
             said = last_line(Path(self._home.name, LOG))
             raise GraderFault(f"the worker did not start: {said or 'it said nothing'}") from None
-        if not self.stopped:
-            self.launch()
+        self.launch()
         return session
 
     def end(self, died: bool) -> int:
@@ -105,14 +103,6 @@ class PracticeZygote(Zygote):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         return -ended if ended is not None and ended < 0 else 0
-
-    def stop(self) -> None:
-        """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
-        super().stop()
-        for process in (self._process, *self._working):
-            if process is not None:
-                with contextlib.suppress(OSError):
-                    os.killpg(process.pid, signal.SIGKILL)
 
     def _stop(self) -> None:
         self.end(False)
@@ -171,12 +161,12 @@ def watch_memory(most_bytes: int) -> threading.Thread:
 
 
 def main() -> None:
-    from twophase.grading.sandbox.library import leave_out
     from twophase.grading.sandbox.preload import make_shell, preload, seed
+    from twophase.grading.sandbox.withheld import leave_out
     from twophase.grading.sandbox.worker import Worker
 
     end = socket.socket(fileno=int(sys.argv[1]))
-    preload()
+    print(*preload(), sep="\n", file=sys.stderr)  # into the log
     shell = make_shell()
     seed()
     line = sys.stdin.readline()

@@ -1,9 +1,9 @@
 """The side of the conversation that runs a submission: cells, calls, objects, callbacks. It decides
 nothing, it holds no secret.
 
-Everything here runs in the process that the submission can change at will, so nothing here is
-relied on for a score: whatever this code is made to send, the judge takes it for a value to
-compare, or for nonsense.
+Everything here runs in the process that the submission can change at will: whatever this code is
+made to send, the judge takes it for a value to compare, or for nonsense. One thing is seen only
+here: that an answer changes its arguments. Who hides that saves a copy, and no more.
 """
 
 from __future__ import annotations

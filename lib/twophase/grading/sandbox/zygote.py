@@ -31,9 +31,9 @@ from twophase.grading.sandbox import linux
 from twophase.grading.sandbox.affinity import stay_on
 from twophase.grading.sandbox.descendants import kill_descendants
 from twophase.grading.sandbox.jail import Jail
-from twophase.grading.sandbox.library import leave_out
 from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.preload import load_more
+from twophase.grading.sandbox.withheld import leave_out
 from twophase.grading.sandbox.worker import Worker
 from twophase.protocol.wire import Channel, Closed
 

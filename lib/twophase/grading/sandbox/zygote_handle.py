@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import tempfile
-import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -58,21 +57,15 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
         self._server = server or ForkServer()
         self._own_server = server is None
         self._control: socket.socket | None = None
-        self._starting = threading.Lock()
-        self.stopped = False  # no process is started any more
         self.pid = 0  # of the process, once it has loaded everything
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def launch(self) -> None:
-        """Start the process and do not wait: it loads its libraries while we load ours. Raises
-        GraderFault once stopped."""
-        with self._starting:
-            if self.stopped:
-                raise GraderFault("the run was interrupted")
-            if self._control is None:
-                self._launch()
+        """Start the process and do not wait: it loads its libraries while we load ours."""
+        if self._control is None:
+            self._launch()
 
     def _launch(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -158,8 +151,7 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
 
     def _stop(self) -> None:
         """Let the process end, and wait until it has: it kills what it forked."""
-        with self._starting:
-            control, self._control, pid, self.pid = self._control, None, self.pid, 0
+        control, self._control, pid, self.pid = self._control, None, self.pid, 0
         if control is None:
             return
         with control, contextlib.suppress(OSError):
@@ -168,16 +160,7 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
                 os.kill(pid, signal.SIGKILL)  # it has not ended: the number is still its own
                 _gone(control)
 
-    def stop(self) -> None:
-        """Let whoever uses this find it dead: for another thread, when the run is interrupted."""
-        with self._starting:
-            self.stopped = True
-            if self._control is not None:
-                with contextlib.suppress(OSError):
-                    self._control.shutdown(socket.SHUT_RDWR)
-
     def close(self) -> None:
-        self.stopped = True
         self._stop()
         if self._own_server:
             self._server.close()

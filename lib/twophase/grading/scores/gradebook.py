@@ -19,9 +19,9 @@ from twophase.grading.results.grade import OTHER_TOPIC
 from twophase.grading.results.records import Record
 from twophase.grading.scores.dropping import highest_ratio
 from twophase.grading.scores.outcome import Outcome, pending_reasons
-from twophase.grading.scores.roster import by_student
 from twophase.grading.scores.rubric import ZERO, ManualGrades, Rubric, make_rubric, require_bounds
 from twophase.grading.scores.scoring import Scorer
+from twophase.grading.scores.student_matching import by_student
 
 EXCUSED = "excused, so it does not count"
 

@@ -20,9 +20,9 @@ Status = Literal["graded", "missing", "open", "excused", "pending"]
 class Outcome:
     """A student's score in an assignment.
 
-    `points` is None for `open` (may still be handed in), `excused` and `pending` (`waiting` says
-    for what); otherwise it is out of `worth`, after lateness, which cost `cost`. `free`: excused,
-    so it counts only if it helps. `counted` False: left out of the total.
+    `points` is None for `open` (may still be handed in), `pending` (`waiting` says for what), and
+    `excused` where nothing was graded; otherwise it is out of `worth`, after lateness, which cost
+    `cost`. `free`: excused, so it counts only if it helps. `counted` False: left out of the total.
     """
 
     student: str

@@ -17,7 +17,7 @@ from twophase.grading.files.cell_names import defined
 from twophase.grading.files.notebook import Cell, Notebook, isolated
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.release.release import Source
-from twophase.grading.scores.roster import Roster, students_of
+from twophase.grading.scores.student_matching import Roster, students_of
 from twophase.grading.similar import fragments
 from twophase.grading.similar import known as similar_known
 from twophase.grading.similar.groups import SimilarGroup, groups_of
