@@ -102,6 +102,7 @@ def refused(says, **changed):
         refused("on the CPU", keys=torch.empty(2, 8, 2, 4, device="meta")),
         refused("takes torch tensors; got Tensor, Tensor, Tensor, list", lengths=[8, 8]),
         refused("takes torch tensors; got list", q=[[1.0]]),
+        refused("has no gradient", q=draw(2, 1, 4, 4).requires_grad_()),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(given, says):
@@ -114,6 +115,8 @@ def test_what_does_not_fit_is_refused_in_a_sentence(given, says):
     [
         (torch.tensor([[0, 1], [2, 4]]), [8, 5], "not among the 4"),
         (torch.tensor([[0, -1], [2, 3]]), [5, 8], "not among the 4"),
+        (torch.tensor([[0, 2**62], [2, 3]]), [5, 8], "not among the 4"),  # times 4: block 0
+        (torch.tensor([[0, -(2**62)], [2, 3]]), [5, 8], "not among the 4"),
         (torch.tensor([[0, 1], [2, 3]]), [9, 8], "does not fit into 2 blocks of 4"),
         (torch.tensor([[0, 1]]), [8, 8], "a block table is an int tensor"),
         (torch.tensor([[0.0, 1.0], [2.0, 3.0]]), [8, 8], "a block table is an int tensor"),

@@ -36,12 +36,30 @@ def two_rows(start, pairs, rows, out):  # type: ignore[no-untyped-def]
 
 @numba.njit
 def two_rows_of_pairs(start, x, y, out):  # type: ignore[no-untyped-def]
-    total = widened.plus_product_of(
+    total = lanes.add_times(
         widened.nothing(), widened.read_one(start, AT), widened.read_one(start, AT)
     )
     product = pair_registers.read_pairs(x, AT), pair_registers.read_pairs(y, AT)
     total = pair_registers.plus_pairs(total, product[0], product[1])
     widened.add_totals(out, AT, (total, widened.nothing()))
+
+
+def test_registers_are_not_filled_from_numbers_with_gaps_between_them() -> None:
+    row = np.ones(4 * LANES, np.float32)
+
+    @numba.njit
+    def first(x):  # type: ignore[no-untyped-def]
+        return lanes.pick(x, 0)
+
+    @numba.njit
+    def doubled(x, out):  # type: ignore[no-untyped-def]
+        widened.add_totals(out, 0, (widened.read_one(x, 0), widened.nothing()))
+
+    assert first(row) == 1
+    with pytest.raises(numba.TypingError, match="contiguous arrays"):
+        first(row[::2])
+    with pytest.raises(numba.TypingError, match="contiguous arrays"):
+        doubled(row[::2], row)
 
 
 def random(seed: int, high: int, kind: type) -> np.ndarray:

@@ -87,6 +87,12 @@ def test_every_token_of_the_store_that_a_query_sees_is_listed_once(T, window, wo
             assert seen == sorted(p % slots for p in range(begin, start))
 
 
+def test_what_only_short_windows_see_is_read_in_blocks_and_not_token_by_token():
+    _, _, own, firsts = shared_work(4096, 16, 4112, 16, 4096, 1)
+    assert own[:, 1].sum() == 15 * 16 // 2
+    assert len(own) == firsts[-1] == 15
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(("N", "K", "H"), [(6, 2, 10), (4, 1, 64), (3, 3, 33), (16, 2, 32)])
 @pytest.mark.parametrize("window", [None, 1, 7, 40])

@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from twophase.kernels.compiled import widened
+from twophase.kernels.compiled import lanes, widened
 from twophase.kernels.compiled.widened import STEP, WIDTH
 
 AT = 3  # where in an array: no multiple of a register
@@ -38,7 +38,7 @@ def summed_once(x, row, out):  # type: ignore[no-untyped-def]
     total = widened.nothing()
     for _ in range(2):
         one = widened.read_one(row, AT)
-        total = widened.plus_product_of(total, widened.read_one(x, 0), one)
+        total = lanes.add_times(total, widened.read_one(x, 0), one)
     widened.add_totals(out, AT, (total, widened.nothing()))
 
 

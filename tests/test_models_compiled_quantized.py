@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -201,3 +204,42 @@ def test_no_index_of_a_decode_step_is_out_of_bounds(tmp_path: Path) -> None:
         timeout=PATIENCE_S,
     )
     assert run.returncode == 0, (run.stdout + run.stderr)[-2000:]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_the_default_dtype_of_torch_changes_nothing_for_codes(dtype: torch.dtype) -> None:
+    model = quantize(made("gated"), "nearest", INT4)
+    run = CompiledTransformer(model)
+    for tokens in (torch.tensor([[3]]), torch.tensor([[3], [4]]), torch.tensor([[3, 4, 5]])):
+        expected = run(tokens, model.new_cache(len(tokens), 4))
+        torch.set_default_dtype(dtype)
+        try:
+            found = run(tokens, model.new_cache(len(tokens), 4))
+        finally:
+            torch.set_default_dtype(torch.float32)
+        assert found.dtype == expected.dtype
+        assert (found - expected).abs().max() < TOLERANCE * expected.std()
+
+
+def test_threads_that_first_want_a_batch_make_one_copy_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = quantize(made("gated"), "nearest", INT4)
+    run, copies, meet = CompiledTransformer(model), [], threading.Barrier(3)
+
+    def slowly(*given: Any) -> Transformer:
+        copies.append(given)
+        time.sleep(0.05)
+        return with_batch_linears(*given)
+
+    def step() -> None:
+        meet.wait()
+        run(torch.tensor([[3], [4]]), model.new_cache(2, 4))
+
+    monkeypatch.setattr(transformer, "with_batch_linears", slowly)
+    threads = [threading.Thread(target=step) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(copies) == 1

@@ -1,7 +1,7 @@
 """The operations of a decode step in Numba: loops that run at the speed of memory.
 
-What each computes is in the module of the same name one folder up, in torch: that is the text to
-read, and the oracle of the tests.
+What each computes is in torch one folder up (`attention`, `rope`, `latent_attention`,
+`state_space`, `mixture_of_experts`): that is the text to read, and the oracle of the tests.
 
 - `numbers`: bf16 bits to fp32 and back; exp and tanh that run on vectors.
 - `loops`: how a loop is compiled, for one core and for all; what it reads and stores.

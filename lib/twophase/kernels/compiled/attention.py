@@ -4,8 +4,8 @@ once.
 What it computes is `kernels.attention` and `kernels.latent_attention`; this is arranged for the
 machine. Blocks are read in the order of the store, all heads of a token together, and asked for
 while the arithmetic of those before them runs (`block`, `prefetch`); they are shared out among
-threads (`tables`, `parts`). Here tensors come in. Who calls it for many layers of a step makes the
-table once and calls `parts.attend` itself.
+threads (`tables`, `parts`). Here tensors come in, and no gradient goes back. Who calls it for many
+layers makes the table once and calls `attend_rows`, or, in a step, `parts.turn_append_attend`.
 """
 
 import math
@@ -68,9 +68,8 @@ def compiled_attention(
             " sees a window of at most so many."
         )
     table, starts = _even_table(lengths, slots, window or 0, keys[0, 0].nbytes)
-    return attend_blocks(
-        q, keys, values, Work(table, *share_out(starts, workers())), softcap, scale
-    )
+    work = Work(table, *share_out(starts, workers()))
+    return attend_rows(q, rows_of(keys), rows_of(values), work, softcap, scale)
 
 
 def compiled_paged_attention(
@@ -94,9 +93,8 @@ def compiled_paged_attention(
     _check(q, keys, values, lengths)
     check_options(window, softcap, scale)
     blocks, size = keys.shape[:2]
-    return attend_blocks(
-        q, keys, values, paged_work(block_table, lengths, blocks, size, window), softcap, scale
-    )
+    work = paged_work(block_table, lengths, blocks, size, window)
+    return attend_rows(q, rows_of(keys), rows_of(values), work, softcap, scale)
 
 
 def paged_work(
@@ -121,9 +119,10 @@ def paged_work(
             f" {block_table.shape[1]} blocks of {size}."
         )
     numbers = np.ascontiguousarray(block_table.numpy(), np.int64)
+    # what is no block becomes -1: a large number times `size` could come round to one that is
+    numbers = np.where((numbers >= 0) & (numbers < blocks), numbers, -1)
     table = paged_table(numbers, _counts(lengths), window or 0, size)
-    firsts = table[0][:, 0]
-    if len(firsts) and not 0 <= firsts.min() <= firsts.max() < blocks * size:
+    if (table[0][:, 0] < 0).any():
         raise ValueError(f"the block table names a block that is not among the {blocks}.")
     return Work(table[0], *share_out(table[1], workers()))
 
@@ -165,19 +164,6 @@ def compiled_latent_attention(
     return attend_latent_blocks(q_latent, q_rope, latents, rope_keys, work, scale)
 
 
-def attend_blocks(
-    q: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    work: Work,
-    softcap: float | None,
-    scale: float | None,
-) -> torch.Tensor:
-    """What queries [B, 1, N, H] find in the blocks that are theirs: [B, 1, N, Hv]. Nothing is
-    checked here: that is the business of whoever made the work."""
-    return attend_rows(q, rows_of(keys), rows_of(values), work, softcap, scale)
-
-
 def attend_rows(
     q: torch.Tensor,
     keys: np.ndarray,
@@ -186,7 +172,9 @@ def attend_rows(
     softcap: float | None,
     scale: float | None,
 ) -> torch.Tensor:
-    """The same, of stores as loops see them (`rows_of`), with few operators around the loops."""
+    """What queries [B, 1, N, H] find in the blocks that are theirs, of stores as loops see them
+    (`rows_of`): [B, 1, N, Hv]. Nothing is checked here: that is the business of whoever made the
+    work."""
     run = parts.attend.on(workers())
     B, _, N, H = q.shape
     factor = np.float32(1 / math.sqrt(H) if scale is None else scale)
@@ -243,6 +231,10 @@ def _check(
         )
     if any(x.device.type != "cpu" for x in given):
         raise ValueError("compiled attention runs on the CPU; take causal_attention elsewhere.")
+    if torch.is_grad_enabled() and any(x.requires_grad for x in given):
+        raise ValueError(
+            "compiled attention has no gradient: take causal_attention, or torch.no_grad()."
+        )
     alike = keys.shape[:3] == values.shape[:3] and keys.dtype == values.dtype
     if not q.ndim == keys.ndim == values.ndim == 4 or q.shape[1] != 1 or not alike:
         raise ValueError(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from twophase.kernels.compiled.compiling import compiled
-from twophase.kernels.compiled.lanes import pick
+from twophase.kernels.compiled.lanes import add_times, pick
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import exp, tanh, value_of
 from twophase.kernels.compiled.prefetch import address_of, ask, lines_each
@@ -27,7 +27,6 @@ from twophase.kernels.compiled.widened import (
     add_totals,
     add_totals_of_two,
     nothing,
-    plus_product_of,
     plus_products,
     plus_weighted,
     read,
@@ -91,10 +90,10 @@ def one_by_four(q: Array, i: int, keys: Array, t: int, u: int, v: int, z: int, n
         c, d = plus_products(c, x, read(keys, v + m)), plus_products(d, x, read(keys, z + m))
     if steps < n:  # half a step
         few = read_one(q, i + steps)
-        a = plus_product_of(a, few, read_one(keys, t + steps))
-        b = plus_product_of(b, few, read_one(keys, u + steps))
-        c = plus_product_of(c, few, read_one(keys, v + steps))
-        d = plus_product_of(d, few, read_one(keys, z + steps))
+        a = add_times(a, few, read_one(keys, t + steps))
+        b = add_times(b, few, read_one(keys, u + steps))
+        c = add_times(c, few, read_one(keys, v + steps))
+        d = add_times(d, few, read_one(keys, z + steps))
     return a, b, c, d
 
 
@@ -118,13 +117,13 @@ def two_by_four(q: Array, i: int, keys: Array, t: int, u: int, v: int, z: int, n
     if steps < n:  # half a step
         one, other = read_one(q, i + steps), read_one(q, j + steps)
         few = read_one(keys, t + steps)
-        a, e = plus_product_of(a, one, few), plus_product_of(e, other, few)
+        a, e = add_times(a, one, few), add_times(e, other, few)
         few = read_one(keys, u + steps)
-        b, f = plus_product_of(b, one, few), plus_product_of(f, other, few)
+        b, f = add_times(b, one, few), add_times(f, other, few)
         few = read_one(keys, v + steps)
-        c, g = plus_product_of(c, one, few), plus_product_of(g, other, few)
+        c, g = add_times(c, one, few), add_times(g, other, few)
         few = read_one(keys, z + steps)
-        d, h = plus_product_of(d, one, few), plus_product_of(h, other, few)
+        d, h = add_times(d, one, few), add_times(h, other, few)
     return a, b, c, d, e, f, g, h
 
 

@@ -16,8 +16,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 PATIENCE_S = 2.0
 SENTENCE = (
-    "compiling the kernels for this machine: once, some ten seconds; later runs find them in the"
-    " cache"
+    "compiling the kernels for this machine: once for each dtype, about half a minute; later runs"
+    " find them in the cache"
 )
 # What Numba's environment sets (`NUMBA_BOUNDSCHECK=1`) that makes other machine code of one text.
 SETTINGS = (

@@ -1,18 +1,27 @@
-"""What operations on registers are made of, in LLVM's language: for `lanes` and `widened`."""
+"""What operations on registers are made of, in LLVM's language."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core.errors import TypingError
 
 WORD, FLOAT = ir.IntType(32), ir.FloatType()
 FUSED = ("contract",)  # a product and a sum may be rounded once
 
 
 def place(context: Any, builder: Any, signature: Any, arguments: Any, vector: Any) -> Any:
-    """Where the number stands that is arguments[1] behind the first of the array arguments[0]."""
+    """Where the number stands that is arguments[1] behind the first of the array arguments[0]:
+    contiguous, or Numba raises TypingError."""
+    check_layout(signature.args[0])
     view = context.make_array(signature.args[0])(context, builder, arguments[0])
     return builder.bitcast(builder.gep(view.data, [arguments[1]]), vector.as_pointer())
+
+
+def check_layout(array: Any) -> None:
+    """Numba's TypingError unless an array is contiguous."""
+    if array.layout != "C":
+        raise TypingError("registers are filled from contiguous arrays: copy this one.")
 
 
 def chosen(builder: Any, vector: Any, which: Sequence[int], behind: Any = None) -> Any:
@@ -30,7 +39,7 @@ def in_all(builder: Any, number: Any, vector: Any) -> Any:
 
 
 def plus_product(builder: Any, total: Any, a: Any, b: Any) -> Any:
-    """total + a·b of floats, rounded once."""
+    """total + a·b of floats, which may be rounded once."""
     return builder.fadd(total, builder.fmul(a, b, flags=FUSED), flags=FUSED)
 
 

@@ -20,6 +20,7 @@ from numba.extending import intrinsic, models, register_model
 from twophase.kernels.compiled.lane_code import (
     FLOAT,
     WORD,
+    check_layout,
     chosen,
     folded,
     in_all,
@@ -132,6 +133,7 @@ def pick(context: Any, array: Any, at: Any) -> Any:
     whether `at` is negative, which took a fifth of the time of a loop."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        check_layout(signature.args[0])
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
         return builder.load(builder.gep(view.data, [arguments[1]]))
 
@@ -170,12 +172,12 @@ def times(context: Any, a: Any, b: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def add_times(context: Any, total: Any, a: Any, b: Any) -> Any:
-    """total + a·b of floats, rounded once."""
+    """total + a·b of floats, or of registers of `widened`, which may be rounded once."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return plus_product(builder, *arguments)
 
-    return floats(floats, floats, floats), build
+    return total(total, total, total), build
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -58,8 +58,8 @@ def normalize(
 
 @inner
 def silu(x: np.float32) -> np.float32:
-    """x · sigmoid(x). Below -88 fp32 holds no e**-x, and it is 0, but for that of -inf: no
-    number."""
+    """x · sigmoid(x). Below -88, where `exp` ends, it is taken for 0 (at most 5e-37 off), but for
+    that of -inf: no number."""
     far = x < _f32(-88)
     return x * _f32(0) if far else x / (_f32(1) + exp(_f32(88) if far else -x))
 

@@ -74,9 +74,9 @@ def as_stored(x: np.float32, target: np.ndarray) -> Any:
 
 @overload(as_stored, inline="always")
 def _as_stored(x, target):  # type: ignore[no-untyped-def]
-    if isinstance(target.dtype, types.Integer):
+    if target.dtype == types.uint16:
         return lambda x, target: narrow(x)
-    return lambda x, target: x
+    return (lambda x, target: x) if isinstance(target.dtype, types.Float) else None
 
 
 def as_numpy(tensor: torch.Tensor) -> np.ndarray:

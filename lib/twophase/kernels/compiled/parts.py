@@ -33,6 +33,12 @@ TOGETHER = 64  # tokens of small blocks that share a step of the softmax
 BEHIND_PAIRS = 32
 
 
+@inner
+def room_for_parts(n: int, N: int, H: int) -> tuple[Array, Array, Array]:
+    """For n parts of N heads: sums [n, N, H], maxima and totals [n, N]."""
+    return np.empty((n, N, H), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
+
+
 @loop
 def attend(
     q: Array,
@@ -52,7 +58,7 @@ def attend(
     without blocks gets zeros.
     """
     n, N, Hv = len(tasks), out.shape[1], out.shape[2]
-    outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
+    outs, tops, totals = room_for_parts(n, N, Hv)
     for task in numba.prange(n):
         attend_task(
             tasks[task], q, keys, values, table, scale, softcap, outs[task], tops[task],
@@ -104,7 +110,7 @@ def attend_latents(
     """The same in the absorbed form: q [B, N, R] and q_rope [B, N, rope_dim], fp32; latents
     [tokens, 1, R], rope_keys [tokens, 1, rope_dim]; into out, fp32 [B, N, R]."""
     n, N, Hv = len(tasks), out.shape[1], out.shape[2]
-    outs, tops, totals = np.empty((n, N, Hv), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
+    outs, tops, totals = room_for_parts(n, N, Hv)
     for task in numba.prange(n):
         _latent_task(
             tasks[task],
@@ -146,7 +152,7 @@ def attend_task(
     width, tiled = max(TOGETHER, _width(blocks)), in_tiles(keys)
     if in_pairs(keys) and fill_registers(keys.shape[2], values.shape[2]):
         p = np.empty((len(out), width + BEHIND_PAIRS), _f32)
-        asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)
+        asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)  # room: nothing is in p yet
         if tiled:
             tiles = as_tiles(asked, keys, p.shape[1], values.shape[2])
             _attend_blocks(tiles, keys, values, blocks, scale, softcap, p, weights, out, top, total)
@@ -218,7 +224,7 @@ def _latent_task(
     if in_pairs(latents) and fill_registers(R, R) and fill_registers(rope_dim, R):
         p = np.empty((len(out), width + BEHIND_PAIRS), _f32)
         asked, turned = as_pairs(q[b], latents), as_pairs(q_rope[b], latents)
-        weights = as_pairs(p, latents)
+        weights = as_pairs(p, latents)  # room: nothing is in p yet
         if tiled:
             tiles = as_tiles(asked, latents, p.shape[1], latents.shape[2])
             turned_tiles = as_tiles(turned, latents, p.shape[1], 0)  # as many heads: same shapes

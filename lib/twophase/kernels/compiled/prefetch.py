@@ -30,29 +30,13 @@ def prefetch_at(context: Any, address: Any) -> Any:
     """Ask for the line that holds the byte at an address; goes on at once, changes nothing."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _ask(builder, builder.inttoptr(arguments[0], _BYTES))
+        kind = ir.FunctionType(ir.VoidType(), [_BYTES, _WORD, _WORD, _WORD])
+        ask_for = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        address = builder.inttoptr(arguments[0], _BYTES)
+        builder.call(ask_for, [address, _WORD(0), _WORD(SECOND_LEVEL), _WORD(1)])  # read, of data
         return context.get_dummy_value()
 
     return types.void(types.intp), build
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _prefetch(context: Any, array: Any, offset: Any) -> Any:
-    """The same for the byte at an offset from an array's first."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        _ask(builder, builder.gep(builder.bitcast(view.data, _BYTES), [arguments[1]]))
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), build
-
-
-def _ask(builder: Any, address: Any) -> None:
-    """llvm.prefetch, for reading, of data."""
-    kind = ir.FunctionType(ir.VoidType(), [_BYTES, _WORD, _WORD, _WORD])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    builder.call(function, [address, _WORD(0), _WORD(SECOND_LEVEL), _WORD(1)])
 
 
 @compiled()
@@ -63,9 +47,9 @@ def prefetch(array: np.ndarray, row: int, begin: int, end: int) -> None:
     Few lines at a time, between arithmetic: what a long burst asks for is dropped. Numbers beyond
     the array are no error: nothing is read there.
     """
-    first = row * array.strides[0]
+    first = array.ctypes.data + row * array.strides[0]
     for offset in range(begin * array.itemsize, end * array.itemsize, LINE_BYTES):
-        _prefetch(array, first + offset)
+        prefetch_at(first + offset)
 
 
 @compiled(inline="always")

@@ -15,9 +15,9 @@ import numpy as np
 from twophase.kernels.compiled.compiling import compiled
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.merge import merge
-from twophase.kernels.compiled.parts import attend_task
+from twophase.kernels.compiled.parts import attend_task, room_for_parts
 from twophase.kernels.compiled.rope import turn_append
-from twophase.kernels.compiled.tables import even_block_tokens, share_out, slot_table
+from twophase.kernels.compiled.tables import block_tokens, even_block_tokens, share_out, slot_table
 
 _f32 = np.float32
 Array = np.ndarray
@@ -40,7 +40,7 @@ def shared_work(
     tasks, _ = share_out(starts, workers)
     own, firsts = np.empty((0, 2), np.int64), np.zeros(T + 1, np.int64)
     for t in range(T):
-        blocks, _ = _blocks(begin, begin - begins[t], slots, size)
+        blocks, _ = _blocks(begin, begin - begins[t], slots, block_tokens(token_bytes))
         own = np.concatenate((own, blocks))
         firsts[t + 1] = len(own)
     return shared, tasks, own, firsts
@@ -113,12 +113,6 @@ def attend_alone(
         np.array([t, 0, 1]), q, new_keys, new_values, new, scale, softcap, outs[1], tops[1],
         totals[1],
     )  # fmt: skip
-
-
-@inner
-def room_for_parts(n: int, N: int, H: int) -> tuple[Array, Array, Array]:
-    """For n parts of N heads: sums [n, N, H], maxima and totals [n, N]."""
-    return np.empty((n, N, H), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
 
 
 @inner

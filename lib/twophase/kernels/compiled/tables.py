@@ -48,12 +48,11 @@ def slot_table(lengths: Array, slots: int, window: int, size: int) -> Table:
     `slots`. What goes round the end of a ring becomes two blocks.
     """
     B = len(lengths)
+    sees = min(slots, window) if window > 0 else slots
     starts = np.zeros(B + 1, np.int64)
     seen = np.empty(B, np.int64)
     for b in range(B):
-        seen[b] = min(lengths[b], slots)
-        if window > 0:
-            seen[b] = min(seen[b], window)
+        seen[b] = min(lengths[b], sees)
         first = (lengths[b] - seen[b]) % slots
         before = min(seen[b], slots - first)  # those before the end of the ring
         starts[b + 1] = starts[b] + -(-before // size) + -(-(seen[b] - before) // size)
@@ -123,9 +122,7 @@ def lone_work(
 ) -> tuple[Array, Array, Array]:
     """The table of one sequence in a store of so many slots, in even blocks, its tasks and
     `first_task`: all that a decode step at batch 1 has to know of a kind of layer, in one call."""
-    seen = min(length, slots)
-    if window > 0:
-        seen = min(seen, window)
+    seen = min(length, min(slots, window) if window > 0 else slots)
     size = even_block_tokens(seen, token_bytes, workers)
     table, starts = slot_table(np.array([length]), slots, window, size)
     tasks, first_task = share_out(starts, workers)

@@ -118,16 +118,6 @@ def read_one(context: Any, array: Any, at: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def plus_product_of(context: Any, total: Any, x: Any, y: Any) -> Any:
-    """total + x·y in each lane."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return plus_product(builder, *arguments)
-
-    return register(register, register, register), build
-
-
-@intrinsic  # type: ignore[untyped-decorator]
 def write(context: Any, array: Any, at: Any, numbers: Any) -> Any:
     """Put two registers into a contiguous fp32 array, where `read` would find them."""
 

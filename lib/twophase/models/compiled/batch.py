@@ -1,4 +1,5 @@
-"""A decode step of several sequences: products in torch, attention in compiled loops.
+"""A decode step of several sequences: attention in compiled loops, and products in torch, but for
+those that torch has no fast ones for (`batch_linear`).
 
 A matrix that serves many tokens is worth a library's product; the caches of many sequences are
 still read at the speed of memory only by loops.

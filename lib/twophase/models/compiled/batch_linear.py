@@ -107,7 +107,7 @@ def with_places_of_its_own(module: nn.Module) -> Any:
 def with_batch_linears(model: Transformer, pack: bool) -> Transformer:
     """The model for a step of several sequences: its quantized layers as `CodesLinear`, those that
     want it as `WideningLinear`, and with `pack` its other linear layers as `PackedLinear` if memory
-    has room for as much again; each where it can be, and nobody listens to it. All else is the
+    has room for twice as much; each where it can be, and nobody listens to it. All else is the
     model's own: numbers, hooks and what modules keep besides. A model on another device than the
     CPU is returned as it is."""
     if model.device.type != "cpu":

@@ -44,7 +44,7 @@ CODES = Loops(norm_product, norm_activate_product, add_product, norm_add_product
 
 class Weights(NamedTuple):
     """Matrices of the same inputs: the loops that read them, what these take for them, and room for
-    what they want to know of the vector (sums of its groups)."""
+    what they want to know of the vector (`Sums` or `Bytes`)."""
 
     loops: Loops
     matrices: tuple[Any, ...]

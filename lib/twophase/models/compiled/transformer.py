@@ -48,9 +48,11 @@ class CompiledTransformer:
 
     Logits of one sequence in loops are fp32, whatever the weights are. Loops read matrices where
     they lie, but for those of a small model in fp32 whose numbers are all bf16 (`narrowed`); of
-    these, and of norms and biases, they have copies. So after a change of the model, make another
-    one (a step notices other numbers, hooks and modules: see `Version`). Steps of several threads
-    wait for each other. What has no loops for one token runs in torch: `plain` says what, and why.
+    these, of norms and biases, and of codes in the order that loops read, they have copies, and
+    steps of several sequences one more of matrices and codes (`batch_linear`). So after a change of
+    the model, make another one (a step notices other numbers, hooks and modules: see `Version`).
+    Passes of one sequence wait for each other. What has no loops for one token runs in torch:
+    `plain` says what, and why.
 
     `parallel`: on all cores; by default where the model is large enough. Raises ValueError for a
     model that reads both ways, is not on the CPU, or whose weights are neither float32 nor
@@ -186,24 +188,32 @@ class CompiledTransformer:
             if not large and not any(in_loops):
                 return self.model
             with self._lock:  # no step of another thread may see the version half added to
-                copied = [m.weight for _, m in linears(self.model) if not wants_widening(m)]
-                self._version.add(copied)
-                self._batched = with_batch_linears(self.model, large)
+                self._make_batched(large)
         self._version.check()
-        return self._batched
+        return cast(Transformer, self._batched)
+
+    def _make_batched(self, large: bool) -> None:
+        if self._batched is None:  # else another thread was first
+            copied = [m.weight for _, m in linears(self.model) if not wants_widening(m)]
+            self._version.add(copied)
+            self._batched = with_batch_linears(self.model, large)
 
     @property
     def _of_several(self) -> Several | None:
         """What runs a pass of a few tokens of one sequence; None where that is the plain model."""
         if self._several is None:
             with self._lock:
-                self._version.check()  # it takes layers of the model as they are now
-                parts = self._embed, self._halves, self._head
-                all_in_loops = not without_loops(*parts)
-                plain = self.model if all_in_loops else self._of_batches()
-                self._several = Several(*parts, plain, self._work)
-        none = self._several.plain is self.model and not self._several.in_loops
-        return None if none else self._several
+                self._make_several()
+        several = cast(Several, self._several)
+        none = several.plain is self.model and not several.in_loops
+        return None if none else several
+
+    def _make_several(self) -> None:
+        if self._several is None:
+            self._version.check()  # it takes layers of the model as they are now
+            parts = self._embed, self._halves, self._head
+            plain = self._of_batches() if without_loops(*parts) else self.model
+            self._several = Several(*parts, plain, self._work)
 
     def _careful_pass(self, tokens: torch.Tensor, cache: Cache, at: int | None) -> torch.Tensor:
         """A pass, one at a time, where a first one may compile. Numba makes a SystemError of a
