@@ -80,6 +80,18 @@ def test_a_killed_and_resumed_run_ends_with_the_very_same_weights(
     assert resumed.seconds > 0
 
 
+def test_a_resumed_run_tells_the_rate_of_now_and_not_that_of_the_machine_before(tmp_path, capsys):
+    trainer = Trainer(TINY, RECIPE, DATA, "cpu")
+    trainer.step_count, trainer.seconds, trainer.losses = 6, 1e9, [1.0] * 6
+    trainer.save(tmp_path / "run.pt")
+    capsys.readouterr()
+    train(Trainer(TINY, RECIPE, DATA, "cpu"), tmp_path / "run.pt", every_s=-1.0)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("step")]
+    left_s = [float(line.split()[-3]) for line in lines]
+    assert len(left_s) == 6
+    assert max(left_s) < 1e6  # of 1e9 for as many steps before
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_weight_of_every_kind_of_layer_is_trained(kind):
     trainer = Trainer(dataclasses.replace(TINY, **KINDS[kind]), RECIPE, DATA, "cpu")

@@ -155,8 +155,7 @@ class Trainer:
 
 @products_in_fp32()
 def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
-    """Run to the end of the budget, saving every half minute; a bar on a terminal, a line per save
-    elsewhere."""
+    """Run to the end of the budget, saved every half minute; without a terminal, a line a save."""
     if state_path.is_file():
         trainer.resume(state_path)
     tokens_per_step = trainer.recipe.B * trainer.config.context
@@ -169,12 +168,13 @@ def train(trainer: Trainer, state_path: Path, every_s: float = 30.0) -> None:
     )
     with Progress(*columns) as bar:
         task = bar.add_task("starting", total=trainer.total_steps, completed=trainer.step_count)
-        started, saved, losses, loss = trainer.seconds - time.monotonic(), time.monotonic(), 0, 0.0
+        first, before, losses, loss = trainer.step_count, trainer.seconds, 0, 0.0
+        begun = saved = time.monotonic()
         while trainer.step_count < trainer.total_steps:
             loss += trainer.steps()
             losses += 1
-            trainer.seconds = started + time.monotonic()
-            rate = trainer.step_count * tokens_per_step / trainer.seconds
+            trainer.seconds = before + time.monotonic() - begun
+            rate = (trainer.step_count - first) * tokens_per_step / (trainer.seconds - before)
             text = f"loss {loss / losses / math.log(2):.3f} bits/byte, {rate:,.0f} tokens/s"
             bar.update(task, completed=trainer.step_count, description=text)
             if time.monotonic() - saved > every_s:
