@@ -11,6 +11,9 @@ from typing import Any, cast
 
 import pytest
 from grading_course_tools import record
+from hostile.child import LIMITS
+from hostile.worker import zygote
+from patience import PATIENCE_S
 
 from twophase import grading
 from twophase.checks import registry
@@ -22,7 +25,12 @@ from twophase.grading.intake.trees import DEEPEST, Node
 from twophase.grading.judge import flagged, judge
 from twophase.grading.judge.benches import KEEP
 from twophase.grading.judge.judge import Course
+from twophase.grading.judge.replay import Replay
+from twophase.grading.judge.time_budget import Allowance, Usage
+from twophase.grading.judge.which_cells_run import Step
 from twophase.grading.run.pool import JudgeProcess, Vanished
+from twophase.grading.sandbox.limits import Limits
+from twophase.grading.sandbox.session import CellRun
 
 
 def test_a_judge_keeps_all_sets_of_cases_of_every_chapter() -> None:
@@ -120,3 +128,49 @@ def test_the_readme_lists_the_flags_that_there_are() -> None:
     literal = {*re.findall(r'Flag\(\s*"(\w+)"', sources)}
     assert literal | {flagged.NOT_ASKED, judge.OTHER_TOPIC} <= told
     assert all(re.search(rf"\b{name}\b", sources) for name in told)
+
+
+class Slow:
+    """A process in which every step takes a second, by a clock of its own."""
+
+    broken = None
+
+    def __init__(self) -> None:
+        self.now, self.ran = 0.0, 0
+
+    def fork(self, *_: object) -> Slow:
+        return self
+
+    def run_cell(self, source: str, limit_s: float) -> CellRun:
+        self.now += 1.0
+        self.ran += 1
+        return CellRun()
+
+    def waited_s(self) -> float:
+        return 0.0
+
+    def close(self) -> None:
+        pass
+
+
+def test_no_step_runs_once_the_time_of_a_submission_is_used_up() -> None:
+    """Else each of a thousand short pieces would be given a moment more."""
+    slow = Slow()
+    replay = Replay(cast(Any, slow), Limits())
+    allowance = Allowance(Usage(0.0, clock=lambda: slow.now), until=10.0, forks=3)
+    steps = [Step(n, "own", "pass", cell=n) for n in range(1, 1_000)]
+    assert replay.process(steps, allowance) is None
+    assert slow.ran == 10
+    assert replay.trouble == {"timeout"}
+    assert not replay.guilty
+
+
+def test_what_only_a_kernel_has_costs_no_cell() -> None:
+    with zygote().fork(LIMITS) as session:
+        for source in (
+            "%autosave 60\n%clear\n%store x\n1",
+            "import torch\ntorch.set_num_interop_threads(2)",
+            "import asyncio\nasyncio.get_running_loop()",
+            "asyncio.create_task(asyncio.sleep(0))",
+        ):
+            assert session.run_cell(source, PATIENCE_S).error == ""

@@ -33,6 +33,7 @@ def of_two(cells: Cells) -> dict[str, str]:
 
 
 CALL = f"check({FIRST!r})"
+A_LINE = "def kv_bytes(L, D, N, K, H, bytes_per_value): return 2 * L * K * H * bytes_per_value"
 
 
 @pytest.mark.parametrize(
@@ -50,13 +51,42 @@ CALL = f"check({FIRST!r})"
         (f"assert {CALL} == 2\nif {CALL} < 2: raise ValueError", AGAIN),
         (f"assert {CALL} + {CALL} == 4 and sum([{CALL}, {CALL}]) >= 4", AGAIN),
         (f"%time {CALL}", "from __future__ import annotations"),
+        (f"if {CALL} == 0 or {CALL} is None: raise ValueError", AGAIN),
+        (f"assert {CALL} != 0 and {CALL} / 2 == 1.0 and round({CALL}) == 2", AGAIN),
+        (f"n = 2\nn -= {CALL}\nassert n == 0 or {CALL}.out_of == 2", AGAIN),
+        (f"took = {{}}\ntook['x'] = %timeit -o -n1 -r1 1\n{CALL}\nnp.*load*?", AGAIN),
+        (f"import asyncio\nt = asyncio.create_task(asyncio.sleep(0))\nawait t\n{CALL}", AGAIN),
     ],
 )
 def test_what_is_right_at_its_check_is_right_however_that_is_called(call: str, below: str) -> None:
     assert of_two(merged(MERGED.replace("{call}", call).replace("{below}", below))) == {}
 
 
-A_LINE = "def kv_bytes(L, D, N, K, H, bytes_per_value): return 2 * L * K * H * bytes_per_value"
+INDENT, PROMPT, NUMBERED = "    ", ">>> ", "In [3]: "
+GOES_ON = {INDENT: INDENT, PROMPT: "... ", NUMBERED: "   ...: "}
+
+
+@pytest.mark.parametrize("prompt", GOES_ON)
+@pytest.mark.parametrize("base", [True, False], ids=["with its id", "without an id"])
+def test_a_cell_with_prompts_or_an_indent_is_what_ipython_runs(prompt: str, base: bool) -> None:
+    source = f"{A_LINE.replace(': ', ':NEXT', 1)}\n".replace("NEXT", "\n    ")
+    if prompt == INDENT:  # what is cut off below the check would have another prompt
+        source += f"{CALL}\n{AGAIN}\n"
+    first, *rest = source.splitlines()
+    whole = "\n".join([prompt + first, *(GOES_ON[prompt] + line for line in rest)])
+    assert FIRST not in of_two(merged(whole, base))
+
+
+@pytest.mark.parametrize("how", [
+    "globals().update(kv_bytes=lambda L, D, N, K, H, b: 2 * L * K * H * b)",
+    f"exec({'def kv_bytes(L, D, N, K, H, b): return 2 * L * K * H * b'!r})",
+    "match [lambda L, D, N, K, H, b: 2 * L * K * H * b]:\n    case [kv_bytes]: pass",
+    "get_ipython().push({'kv_bytes': lambda L, D, N, K, H, b: 2 * L * K * H * b})",
+])  # fmt: skip
+def test_an_answer_that_no_cell_defines_in_words_is_asked_for_all_the_same(how: str) -> None:
+    assert FIRST not in of_two(merged(f"{how}\n{CALL}", base=False))
+
+
 ALIASES = {
     "imported": ("from twophase.lab import check as verify", "verify({!r})"),
     "assigned": ("verify = check", "%time verify({!r})"),

@@ -21,24 +21,40 @@ CALLED: dict[str, None] = {}  # there: the ids with which `check` was called, fo
 
 class _Unsaid(float):
     """What `check` returns where nothing is judged: a number, so that a cell which adds points up,
-    prints or asserts them goes on to what stands below, however many it asserts."""
+    prints or asserts them goes on to what stands below, however many it asserts. Only none they are
+    not."""
 
-    out_of = 1.0
     __hash__ = float.__hash__
 
     def __eq__(self, other: object) -> bool:
-        return True
+        return other not in (0, None)
 
     def __ne__(self, other: object) -> bool:
-        return False
+        return other in (0, None)
 
-    __ge__ = __gt__ = __le__ = __eq__
-    __lt__ = __ne__
+    def __gt__(self, other: object) -> bool:
+        return True
+
+    __ge__ = __le__ = __gt__
+
+    def __lt__(self, other: object) -> bool:
+        return False
 
     def __add__(self, other: float) -> _Unsaid:
         return _Unsaid(float(self) + other)
 
     __radd__ = __add__
+
+    def _with(self, *others: object) -> _Unsaid:
+        return self
+
+    __sub__ = __rsub__ = __mul__ = __rmul__ = __round__ = _with  # type: ignore
+    __truediv__ = __rtruediv__ = __floordiv__ = __neg__ = __pos__ = __abs__ = _with
+
+    @property
+    def out_of(self) -> _Unsaid:
+        """As many as those."""
+        return self
 
     def __repr__(self) -> str:
         return "judged by the grader"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twophase.lab import record
 from twophase.lab.shown import LabError
@@ -35,12 +35,14 @@ def predict_then_time(
     return _table(expected, measured, seconds)
 
 
-def _ratios(exercise_id: str, amounts: Mapping[str, float], names: list[str]) -> dict[str, float]:
+def _ratios(exercise_id: str, amounts: Mapping[str, Any], names: list[str]) -> dict[str, float]:
     if list(amounts) != names:
         raise LabError(
             f"{exercise_id}: predicted were {', '.join(amounts)}, but timed are {', '.join(names)};"
             " give both the same names in the same order."
         )
+    # a tensor or an array of one number is one
+    amounts = {n: x.item() if getattr(x, "ndim", None) == 0 else x for n, x in amounts.items()}
     for name, amount in amounts.items():
         known = isinstance(amount, (int, float)) and not isinstance(amount, bool)
         if not (known and math.isfinite(amount) and amount > 0):

@@ -11,8 +11,8 @@ from itertools import chain
 # lines that are IPython's, not Python's: %magics, !commands, `files = !ls`, `torch.arange?`; the
 # first three may go on in the next line
 MAGIC = re.compile(
-    r"^([ \t]*+)(?:[%!?](?:.*\\\n)*+.*|([\w, \t]++=)[ \t]*+[%!](?:.*\\\n)*+.*"
-    r"|[\w.]++\?\??[ \t]*+)$",
+    r"^([ \t]*+)(?:[%!?](?:.*\\\n)*+.*|([\w, \t.\[\]'\"]++=)[ \t]*+[%!](?:.*\\\n)*+.*"
+    r"|[\w.*\[\]'\"]++\?\??[ \t]*+)$",
     re.M,
 )
 AT_THE_MARGIN = re.compile(r"^(?:(?:async )?def|class) +(\w+)|^(\w+) *=(?!=)", re.M)
@@ -32,8 +32,24 @@ def _parsed(source: str) -> ast.Module | None:
 
 def parsed_as_a_cell(source: str) -> ast.Module | None:
     """A cell as Python, with `None` where a line is IPython's own. First as it stands: a line of
-    Python may begin with %, too."""
-    return _parsed(source) or _parsed(MAGIC.sub(_none, source))
+    Python may begin with %, too. Then without prompts and an indent of all its lines, as IPython
+    runs it; its lines stay as many."""
+    tree = _parsed(source) or _parsed(MAGIC.sub(_none, source))
+    if tree is None and (bare := without_prompts(source)) != source:
+        return _parsed(bare) or _parsed(MAGIC.sub(_none, bare))
+    return tree
+
+
+def without_prompts(source: str) -> str:
+    """A cell without what IPython takes off first: `>>> `, `In [3]: `, an indent of all lines."""
+    from IPython.core import inputtransformer2 as ipython
+
+    lines = source.splitlines(keepends=True)
+    blank = next((n for n, line in enumerate(lines) if line.strip()), 0)
+    bare = lines[blank:]
+    for strip in (ipython.leading_indent, ipython.classic_prompt, ipython.ipython_prompt):
+        bare = strip(bare)
+    return "".join([*lines[:blank], *bare])
 
 
 def _none(line: re.Match[str]) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
-from twophase.grading.files.cell_names import LONGEST, defined, parsed_as_a_cell
+from twophase.grading.files.cell_names import LONGEST, defined, parsed_as_a_cell, without_prompts
 
 RUNS_ITS_CELL = re.compile(r"\s*%%(?:time|capture)\b.*\n")  # in the notebook's own names
 COMMENT = re.compile(r"""("[^"\n]*"|'[^'\n]*')|#.*""")  # not a # in a string: \1
@@ -36,6 +36,8 @@ def parts(source: str, names: Iterable[str] = ()) -> list[str]:
     begins = RUNS_ITS_CELL.match(source)
     head = begins[0] if begins else ""
     body = source.removeprefix(head)
+    if len(body) <= LONGEST and body.lstrip("\n").startswith((" ", "\t")):
+        body = without_prompts(body)
     reads = len(source) <= LONGEST and not body.lstrip().startswith("%%") and AT_ONCE.search(body)
     if not (reads and (CALLS_CHECK.search(body) or ID.search(body) or defined(body) & {*names})):
         return [source]

@@ -9,7 +9,9 @@ from twophase.grading.files.notebook import Cell, Notebook
 from twophase.grading.release.release import Release
 from twophase.grading.results.grade import NOT_ASKED, Flag
 
-CHECK_DEFINED = re.compile(r"^[ \t]*(?:def[ \t]+check\b|check[ \t]*=(?!=))", re.M)
+CHECK_DEFINED = re.compile(
+    r"^(?:[ \t]*def[ \t]+check\b|check[ \t]*=(?!=|.*\blab\.check[ \t]*$))", re.M
+)
 GRADER_NAMES = (
     "twophase.checks",
     "twophase.grading",

@@ -100,10 +100,11 @@ class _Run:
 
     def _first(self, exercise_id: str, live: Callable[[int], Sequence[Session]]) -> Graded:
         exercise = self._release.exercises[exercise_id]
-        if exercise_id in self._plan.missing:
-            return Graded(verdict_of(exercise, "missing", NOWHERE))
         session = next(iter(live(self._plan.asked[exercise_id])), None)
-        return self._noted(self._look.judge(exercise, session, self._together))
+        found = self._noted(self._look.judge(exercise, session, self._together))
+        if exercise_id in self._plan.missing and found.verdict.status in ("missing", "failed"):
+            return Graded(verdict_of(exercise, "missing", NOWHERE))
+        return found
 
     def _noted(self, graded: Graded) -> Graded:
         """`graded`; if the time of all together did not last for it, that is noted."""

@@ -122,6 +122,8 @@ class Replay:
         for step in (s for s in steps if s not in self.guilty):
             if step.number > self._stop(step).number:
                 continue
+            if not allowance.left_s:  # a thousand short pieces would each be given a moment more
+                raise AnswerError("timeout", "The submission's time was used up by the cells above")
             limit_s = max(0.01, min(self._limits.cell_s, allowance.left_s))
             try:
                 with allowance.usage.running(session.waited_s):

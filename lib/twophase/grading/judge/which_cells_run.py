@@ -23,6 +23,9 @@ NOTHING_ELSE = re.compile(r"(?:\s*+check\([ \t]*+['\"][\w-]++['\"][ \t]*+\)[ \t]
 SPEAKS = re.compile(r"\bcheck\b|['\"]\w+-\w")  # of a check, or of an id
 SHOWS = "progress()"  # does nothing here: it would be run half a dozen times in a notebook
 NOWHERE = "No code cell of the notebook answers it: cells of Markdown or raw text are not run."
+UNNAMED = (
+    "No cell has its id, and none defines its name: it was asked for by its name all the same."
+)
 # an assignment to something's attribute (but its own), or a word that is used to change what
 # belongs to others
 REACHES = re.compile(
@@ -37,7 +40,10 @@ SETS = re.compile(
     r"|global|exec|eval|exit|locals|globals|patch\w*)\b"
 )
 # what torch loads a second's worth of modules for, when it is first used
-LOADS_MORE = re.compile(r"\boptim\b|torch\.(?:compile|func)\b|flop_counter|_dynamo")
+LOADS_MORE = re.compile(
+    r"\boptim\b|torch\.(?:compile|func)\b|flop_counter|_dynamo"
+    r"|\bimport\s+torch\s+as\b|\bfrom\s+torch\s+import\b.*\bcompile\b"
+)
 
 
 @dataclass(frozen=True)
@@ -266,6 +272,6 @@ def _missing(cells: Mapping[int, Cell], release: Release) -> tuple[frozenset[str
             says = "No cell has its id. It was asked for by the name that another cell defines."
         else:
             missing.add(exercise_id)
-            says = NOWHERE
+            says = UNNAMED
         flags.append(Flag("missing_cell", exercise_id, says))
     return frozenset(missing), flags

@@ -135,7 +135,10 @@ class Source:
             return told.pop()
         if len(asked) > 1:
             raise Unreadable(SEVERAL.format(" and ".join(sorted(asked))))
-        raise Unreadable("no cell of it belongs to an exercise of this course")
+        raise Unreadable(
+            "no cell of it belongs to an exercise of this course, by its id, a check that it calls,"
+            " or the notebook's name: keep that, such as 03_kv_cache.ipynb"
+        )
 
     def besides(self, notebook: Notebook, topic: str) -> dict[str, int]:
         """The other topics of which a notebook has exercises, and how many: those are not graded if

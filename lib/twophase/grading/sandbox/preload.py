@@ -27,6 +27,13 @@ LIBRARIES = (
 )
 
 
+# magics that ipykernel has and IPython's shell has not: nothing that an answer needs
+ONLY_IN_A_KERNEL = (
+    *("autosave", "clear", "connect_info", "less", "man", "more", "qtconsole", "store"),
+    "subshell",
+)
+
+
 def preload() -> list[str]:
     """Import what notebooks import. Returns what could not be imported."""
     failed: list[str] = []
@@ -39,6 +46,7 @@ def preload() -> list[str]:
     torch = sys.modules["torch"]
     torch.set_num_threads(1)  # a fork after an operation on several threads hangs
     torch.set_num_interop_threads(1)
+    vars(torch)["set_num_interop_threads"] = lambda n: None  # a second call would raise
     sys.dont_write_bytecode = True  # what is above is kept for the next run, but nobody writes more
     os.environ.pop("XDG_CACHE_HOME", None)
     return failed
@@ -102,6 +110,8 @@ def _start_no_program(shell: Any) -> None:
     shell.system, shell.getoutput = system, getoutput
     for name in ("conda", "mamba", "micromamba", "uv"):  # they look for their programs first
         shell.register_magic_function(installer(name), "line", name)
+    for name in ONLY_IN_A_KERNEL:
+        shell.register_magic_function(lambda line: None, "line", name)
 
 
 def _leave_plain_python(shell: Any) -> None:
@@ -133,7 +143,10 @@ def _leave_plain_python(shell: Any) -> None:
 
     def should_run_async(raw: str, *, transformed_cell: str | None = None, **more: Any) -> bool:
         """The shell compiles a cell to see whether it waits for something; these words tell most
-        that do not."""
+        that do not. In a notebook a loop of events always runs: whoever speaks of it finds it."""
+        speaks.extend(["asyncio"] * (not speaks and "asyncio" in raw))
+        if speaks:
+            return True
         if (
             transformed_cell is not None
             and "await" not in transformed_cell
@@ -142,6 +155,7 @@ def _leave_plain_python(shell: Any) -> None:
             return False
         return bool(asks_async(raw, transformed_cell=transformed_cell, **more))
 
+    speaks: list[str] = []  # once a cell has, all those below it do
     asks_async = shell.should_run_async
     parse, shell.compile.ast_parse = shell.compile.ast_parse, ast_parse
     parsed: dict[str, Any] = {}  # what the shell asks for next
