@@ -158,7 +158,7 @@ WORK = {
         "import sqlite3; print(sqlite3.connect(':memory:').execute('select 1').fetchone())",
         "(1,)",
     ),
-    "os.nice": ("import os; print(os.nice(1) > 0)", "True"),
+    "os.nice": ("import os; n = os.nice(0); print(os.nice(1) in (n + 1, 19))", "True"),
 }
 
 

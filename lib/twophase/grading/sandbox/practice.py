@@ -64,7 +64,8 @@ class PracticeZygote(Zygote):
         self._ours = ours
 
     def start(self) -> None:
-        """Start the process of the next submission, unless it has been."""
+        """Start the process of the next submission, unless it has been. Raises GraderFault once
+        closed."""
         self.launch()
 
     def fork(self, limits: Limits, beside: bool = False, more: bool = False) -> Session:

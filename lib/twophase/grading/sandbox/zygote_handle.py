@@ -57,13 +57,17 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
         self._server = server or ForkServer()
         self._own_server = server is None
         self._control: socket.socket | None = None
+        self._closed = False  # no process is started any more
         self.pid = 0  # of the process, once it has loaded everything
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def launch(self) -> None:
-        """Start the process and do not wait: it loads its libraries while we load ours."""
+        """Start the process and do not wait: it loads its libraries while we load ours. Raises
+        GraderFault once closed."""
+        if self._closed:
+            raise GraderFault("the run was interrupted")
         if self._control is None:
             self._launch()
 
@@ -161,6 +165,7 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
                 _gone(control)
 
     def close(self) -> None:
+        self._closed = True
         self._stop()
         if self._own_server:
             self._server.close()

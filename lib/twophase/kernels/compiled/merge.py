@@ -12,6 +12,12 @@ Array = np.ndarray
 
 
 @inner
+def room_for_parts(n: int, N: int, H: int) -> tuple[Array, Array, Array]:
+    """For n parts of N heads: sums [n, N, H], maxima and totals [n, N]."""
+    return np.empty((n, N, H), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
+
+
+@inner
 def merge(first_task: Array, outs: Array, tops: Array, totals: Array, out: Array) -> None:
     """Parts outs [n, N, Hv], tops and totals [n, N] as the whole, out [B, N, Hv], where sequence b
     has those from first_task[b] to first_task[b + 1]. No parts: zeros. A NaN in a part is one in

@@ -21,7 +21,7 @@ from twophase.kernels.compiled.block_forms import (
     score_by,
 )
 from twophase.kernels.compiled.loops import inner, loop
-from twophase.kernels.compiled.merge import LOWEST, merge
+from twophase.kernels.compiled.merge import LOWEST, merge, room_for_parts
 from twophase.kernels.compiled.rope import turn_append
 from twophase.kernels.compiled.widened import arranged, restore
 
@@ -31,12 +31,6 @@ TOGETHER = 64  # tokens of small blocks that share a step of the softmax
 # Columns behind those of a block that tiles of scores may write to; as pairs a whole line of
 # weights, so that their rows begin where lines do, as tiles want them.
 BEHIND_PAIRS = 32
-
-
-@inner
-def room_for_parts(n: int, N: int, H: int) -> tuple[Array, Array, Array]:
-    """For n parts of N heads: sums [n, N, H], maxima and totals [n, N]."""
-    return np.empty((n, N, H), _f32), np.empty((n, N), _f32), np.empty((n, N), _f32)
 
 
 @loop

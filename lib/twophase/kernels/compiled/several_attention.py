@@ -14,8 +14,8 @@ import numpy as np
 
 from twophase.kernels.compiled.compiling import compiled
 from twophase.kernels.compiled.loops import inner, loop
-from twophase.kernels.compiled.merge import merge
-from twophase.kernels.compiled.parts import attend_task, room_for_parts
+from twophase.kernels.compiled.merge import merge, room_for_parts
+from twophase.kernels.compiled.parts import attend_task
 from twophase.kernels.compiled.rope import turn_append
 from twophase.kernels.compiled.tables import block_tokens, even_block_tokens, share_out, slot_table
 
