@@ -27,10 +27,10 @@ class _Unsaid(float):
     __hash__ = float.__hash__
 
     def __eq__(self, other: object) -> bool:
-        return other not in (0, None)
+        return other is not None and not (isinstance(other, int | float) and float(other) == 0)
 
     def __ne__(self, other: object) -> bool:
-        return other in (0, None)
+        return not self == other
 
     def __gt__(self, other: object) -> bool:
         return True
