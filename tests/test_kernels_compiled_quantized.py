@@ -83,6 +83,23 @@ def test_weights_that_are_all_zero_give_zero(how: IntegerFormat) -> None:
         assert not quantized_product(packed, torch.randn(6, 256).to(dtype)).any()
 
 
+@pytest.mark.parametrize("how", FORMATS, ids=str)
+def test_matrices_that_begin_with_a_tile_are_read_alone_where_they_lie_together(
+    how: IntegerFormat,
+) -> None:
+    """Of 256, 130 and 7 rows the last begin inside a tile."""
+    parts = [matrix(n, 64, how) for n in (256, 130, 7)]
+    together, x = pack_for_loops(*parts), torch.randn(3, 64)
+    first, second = together.rows(0, 256), together.rows(256, 130)
+    assert together.rows(386, 7) is None
+    assert first
+    assert second
+    for alone, w in ((first, parts[0]), (second, parts[1])):
+        assert np.shares_memory(alone.arrays[0], together.arrays[0])
+        expected = quantized_product(pack_for_loops(w), x)
+        assert torch.equal(quantized_product(alone, x), expected)
+
+
 @pytest.mark.parametrize("name", ["q8_0", "q4_0"])
 def test_a_product_of_blocks_of_gguf_is_that_of_the_decoded_matrix(name: str) -> None:
     w, x = encode_named(torch.randn(130, 96), name), torch.randn(96)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from patience import PATIENCE_S
@@ -112,6 +113,21 @@ def test_a_batch_reads_codes_in_loops_and_finds_the_same(how: IntegerFormat) -> 
         )
         assert float((found - expected).abs().max()) < TOLERANCE * float(expected.std())
     assert any(isinstance(module, CodesLinear) for module in run._of_batches().modules())
+
+
+@pytest.mark.parametrize(("K", "copied"), [(4, set()), (1, {"v_proj"})])
+def test_a_batch_reads_the_very_codes_that_one_sequence_reads(K: int, copied: set[str]) -> None:
+    """Keys of one head of 96 end inside a tile of 128 rows, and values begin there."""
+    config = Config(**{**SMALL, "L": 1, "N": 4, "K": K, "H": 96}, tied=True)
+    run = CompiledTransformer(quantize(made(config), "nearest", INT8), parallel=False)
+    known = [w.arrays[0] for w in run._work.codes.values()]
+    found = {
+        name.rsplit(".", 1)[-1]: any(np.shares_memory(m.packed.arrays[0], w) for w in known)
+        for name, m in run._of_batches().named_modules()
+        if isinstance(m, CodesLinear)
+    }
+    assert len(found) == 7
+    assert {name for name, shared in found.items() if not shared} == copied
 
 
 @pytest.mark.parametrize(("dtype", "digits"), [(torch.float16, 2**-11), (torch.float64, 0)])

@@ -35,6 +35,14 @@ class Packed:
         """Of inputs."""
         return int(self.arrays[1].shape[1])
 
+    def rows(self, first: int, n: int) -> "Packed | None":
+        """The n rows from `first` on, in the same memory; None where they begin inside a tile."""
+        if first % TILE:
+            return None
+        tiles = slice(first // TILE, -(-(first + n) // TILE))
+        codes, scales, zeros = self.arrays
+        return Packed(n, self.inputs, (codes[tiles], scales[tiles], zeros[tiles]))
+
 
 def pack_for_loops(*matrices: Integers) -> Packed:
     """Quantized matrices of the same inputs, one below the other, as loops read them (a copy).

@@ -7,12 +7,14 @@ bf16 is read by loops as it lies where the processor has no products of it.
 """
 
 import copy
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import nn
 
-from twophase.kernels.compiled.codes import pack_for_loops
+from twophase.kernels.compiled.codes import Packed, pack_for_loops
 from twophase.kernels.compiled.loops import STORED, as_numpy
 from twophase.kernels.compiled.quantized_tokens import quantized_product
 from twophase.kernels.compiled.tokens import product_of_tokens
@@ -51,11 +53,12 @@ class PackedLinear(nn.Module):
 
 
 class CodesLinear(nn.Module):
-    """A quantized layer for some tokens of a batch: loops read its codes."""
+    """A quantized layer for some tokens of a batch: loops read its codes, `packed` if somebody has
+    them so already."""
 
-    def __init__(self, linear: FewBitsLinear) -> None:
+    def __init__(self, linear: FewBitsLinear, packed: Packed | None = None) -> None:
         super().__init__()
-        self.packed, self.bias = pack_for_loops(linear.integers), linear.bias
+        self.packed, self.bias = packed or pack_for_loops(linear.integers), linear.bias
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [..., inputs] → [..., outputs], in x's dtype."""
@@ -104,12 +107,14 @@ def with_places_of_its_own(module: nn.Module) -> Any:
     return made
 
 
-def with_batch_linears(model: Transformer, pack: bool) -> Transformer:
+def with_batch_linears(
+    model: Transformer, pack: bool, codes: Mapping[nn.Module, Packed] = MappingProxyType({})
+) -> Transformer:
     """The model for a step of several sequences: its quantized layers as `CodesLinear`, those that
     want it as `WideningLinear`, and with `pack` its other linear layers as `PackedLinear` if memory
     has room for twice as much; each where it can be, and nobody listens to it. All else is the
-    model's own: numbers, hooks and what modules keep besides. A model on another device than the
-    CPU is returned as it is."""
+    model's own: numbers, hooks and what modules keep besides. `codes`: of quantized layers that
+    loops read already. A model on another device than the CPU is returned as it is."""
     if model.device.type != "cpu":
         return model
     made: Transformer = with_places_of_its_own(model)
@@ -119,9 +124,12 @@ def with_batch_linears(model: Transformer, pack: bool) -> Transformer:
             widened = wants_widening(linear)
             numbers_too = (Linear, nn.Linear) if pack or widened else ()
             check_kind(linear, QuantizedLinear, NamedLinear, *numbers_too)
-            codes = isinstance(linear, FewBitsLinear)
-            kind = CodesLinear if codes else WideningLinear if widened else PackedLinear
-            made.set_submodule(name, kind(linear))
+            if isinstance(linear, FewBitsLinear):
+                known = codes.get(model.get_submodule(name))  # `linear` is a copy of it
+                made.set_submodule(name, CodesLinear(linear, known))
+            else:
+                kind = WideningLinear if widened else PackedLinear
+                made.set_submodule(name, kind(linear))
         except (NoKernel, ValueError):  # another kind, or one without a loop
             continue
     return made

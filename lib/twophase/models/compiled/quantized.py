@@ -1,13 +1,11 @@
 """Quantized layers, as loops read their codes (`kernels.compiled.quantized`).
 
 Codes are copied into the loops' layout when a half is made: the packed ones of the layers stay, for
-prefill and for whoever saves the model.
+prefill and for whoever saves the model. Steps of several sequences read the same copy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import torch
 
 from twophase.kernels.compiled.codes import Packed, pack_for_loops
 from twophase.models.compiled.token import Workspace
@@ -33,5 +31,19 @@ def packed(linears: Sequence[Any], outputs: Sequence[int], inputs: int, work: Wo
         made = pack_for_loops(*(linear.integers for linear in linears))
     except ValueError as reason:
         raise NoKernel(str(reason).rstrip(".")) from None
-    work.codes.append(torch.from_numpy(made.arrays[0]))
+    work.codes[tuple(linears)] = made
     return made
+
+
+def packed_alone(codes: Mapping[tuple[Any, ...], Packed]) -> dict[Any, Packed]:
+    """Each layer by itself, in the memory of those that it was packed with: where its rows begin
+    with a tile."""
+    found: dict[Any, Packed] = {}
+    for linears, together in codes.items():
+        first = 0
+        for linear in linears:
+            alone = together.rows(first, linear.out_features)
+            if alone is not None:
+                found[linear] = alone
+            first += linear.out_features
+    return found

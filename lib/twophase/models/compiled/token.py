@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
+from twophase.kernels.compiled.codes import Packed
 from twophase.kernels.compiled.loops import STORED, Loop, as_numpy
 from twophase.kernels.compiled.pages import use_large_pages
 from twophase.kernels.compiled.tables import lone_work
@@ -33,7 +34,7 @@ class Workspace:
 
     def __init__(self, model: Transformer, parallel: bool) -> None:
         self.model, self.parallel, self.workers = model, parallel, 1
-        self.codes: list[torch.Tensor] = []  # of quantized layers, as loops read them
+        self.codes: dict[tuple[Any, ...], Packed] = {}  # of quantized layers, as loops read them
         self._scratch: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
         self._tables: dict[str, Rows] = {}
         self._of_kinds: dict[tuple[str, ...], np.ndarray] = {}

@@ -21,7 +21,7 @@ from twophase.models.compiled.halves import Half
 from twophase.models.compiled.make import in_runs, make_half
 from twophase.models.compiled.narrowed import narrowed
 from twophase.models.compiled.plain import PlainBlock, halves_of
-from twophase.models.compiled.quantized import is_quantized
+from twophase.models.compiled.quantized import is_quantized, packed_alone
 from twophase.models.compiled.several import Several, without_loops
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, Version, check_kind, hooks_of
@@ -49,8 +49,8 @@ class CompiledTransformer:
     Logits of one sequence in loops are fp32, whatever the weights are. Loops read matrices where
     they lie, but for those of a small model in fp32 whose numbers are all bf16 (`narrowed`); of
     these, of norms and biases, and of codes in the order that loops read, they have copies, and
-    steps of several sequences one more of matrices and codes (`batch_linear`). So after a change of
-    the model, make another one (a step notices other numbers, hooks and modules: see `Version`).
+    steps of several sequences one more of matrices (`batch_linear`). So after a change of the
+    model, make another one (a step notices other numbers, hooks and modules: see `Version`).
     Passes of one sequence wait for each other. What has no loops for one token runs in torch:
     `plain` says what, and why.
 
@@ -78,7 +78,7 @@ class CompiledTransformer:
             self._make(model)
         if self._narrowed is not None:
             self._version.add(model.parameters())
-        use_large_pages(*self._work.codes)
+        use_large_pages(*(torch.from_numpy(w.arrays[0]) for w in self._work.codes.values()))
 
     def _make(self, model: Transformer) -> None:
         """Loops for the numbers of this model, the very same as those of `self.model`."""
@@ -196,7 +196,8 @@ class CompiledTransformer:
         if self._batched is None:  # else another thread was first
             copied = [m.weight for _, m in linears(self.model) if not wants_widening(m)]
             self._version.add(copied)
-            self._batched = with_batch_linears(self.model, large)
+            codes = packed_alone(self._work.codes)
+            self._batched = with_batch_linears(self.model, large, codes)
 
     @property
     def _of_several(self) -> Several | None:
