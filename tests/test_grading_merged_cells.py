@@ -8,7 +8,7 @@ import re
 import pytest
 from test_grading_clumsy import Cells, cells_of, graded, id_of, is_answer, own, wrong
 
-from twophase.grading.files.cell_names import defined
+from twophase.grading.files.cell_names import defined, used
 
 TOPIC = "kv_cache"
 FIRST, SECOND = "kv_cache-kv_bytes", "kv_cache-max_batch"
@@ -260,3 +260,22 @@ def test_a_stub_below_the_check_in_its_cell_makes_no_stub_of_an_answer() -> None
         f"{CALL}\ndef max_batch(*args): raise NotYet({SECOND!r})"
     )
     assert set(of_two([cells[0], harm, *cells[1:]])) == {SECOND}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("if x:\n    !ls\ny = z", "y"),
+        (">>> y = z", "y"),
+        ("y = (a\n% b)", "y"),
+        ("    y = z\n    # a note", "y"),
+        ("n = [m := i for i in z]", "m n"),
+        ("f = lambda: (m := 1)", "f"),
+        ("match z:\n    case [a, *b] as c:\n        pass", "a b c"),
+    ],
+)
+def test_what_a_cell_binds_and_uses_is_known_where_a_line_is_not_python(
+    source: str, names: str
+) -> None:
+    assert defined(source) == {*names.split()}
+    assert used(source)

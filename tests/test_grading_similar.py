@@ -7,6 +7,7 @@ import ast
 import json
 import random
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations
@@ -224,6 +225,24 @@ def test_comments_and_spacing_change_no_fragment_and_commas_of_a_formatter_neith
         fragments_of("a, b = f(x, 1), g(y, 2)").fragments
         == fragments_of("b = g(y, 2)\na = f(x, 1)").fragments
     )
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        lambda s: "\n".join(f"{line}  # right?" for line in s.splitlines()),
+        lambda s: f"{s}\n!ls \\\n  -l\nfiles = !ls\n",
+        lambda s: "\n".join(f">>> {line}" for line in s.splitlines()),
+        lambda s: "\n".join(f"    {line}" for line in s.splitlines()),
+        lambda s: f"{s}\nprint('\\d')\nnp.sum?\n",
+    ],
+    ids=["a question behind each line", "commands", "prompts", "an indent", "a help"],
+)
+def test_no_comment_and_no_line_of_ipython_hides_an_answer(disguise: Callable[[str], str]) -> None:
+    source = answer("ragged", "by_lists")
+    found = fragments_of(disguise(source))
+    assert found.parsed
+    assert found.fragments >= fragments_of(source).fragments
 
 
 def test_independent_right_answers_are_not_listed(tmp_path: Path) -> None:

@@ -8,58 +8,19 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
 
-# lines that are IPython's, not Python's: %magics, !commands, `files = !ls`, `torch.arange?`; the
-# first three may go on in the next line
-MAGIC = re.compile(
-    r"^([ \t]*+)(?:[%!?](?:.*\\\n)*+.*|([\w, \t.\[\]'\"]++=)[ \t]*+[%!](?:.*\\\n)*+.*"
-    r"|[\w.*\[\]'\"]++\?\??[ \t]*+)$",
-    re.M,
-)
+from twophase.grading.files.cell_syntax import parsed, parsed_as_a_cell
+
 AT_THE_MARGIN = re.compile(r"^(?:(?:async )?def|class) +(\w+)|^(\w+) *=(?!=)", re.M)
 LONGEST = 50_000  # characters; a longer cell is not parsed, so that nobody waits for it
 MOST = 2_000  # cells that are remembered: those of one notebook
 
-# what is assigned inside of these is theirs
+# what is assigned inside of these is theirs, but by := in all but the first
 SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def _parsed(source: str) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except Exception:  # SyntaxError, and whatever else the parser raises on odd text
-        return None
-
-
-def parsed_as_a_cell(source: str) -> ast.Module | None:
-    """A cell as Python, with `None` where a line is IPython's own. First as it stands: a line of
-    Python may begin with %, too. Then without prompts and an indent of all its lines, as IPython
-    runs it; its lines stay as many."""
-    tree = _parsed(source) or _parsed(MAGIC.sub(_none, source))
-    if tree is None and (bare := without_prompts(source)) != source:
-        return _parsed(bare) or _parsed(MAGIC.sub(_none, bare))
-    return tree
-
-
-def without_prompts(source: str) -> str:
-    """A cell without what IPython takes off first: `>>> `, `In [3]: `, an indent of all lines."""
-    from IPython.core import inputtransformer2 as ipython
-
-    lines = source.splitlines(keepends=True)
-    blank = next((n for n, line in enumerate(lines) if line.strip()), 0)
-    bare = lines[blank:]
-    for strip in (ipython.leading_indent, ipython.classic_prompt, ipython.ipython_prompt):
-        bare = strip(bare)
-    return "".join([*lines[:blank], *bare])
-
-
-def _none(line: re.Match[str]) -> str:
-    lines_more = "\n" * line[0].count("\n")
-    return f"{line[1]}{line[2] or ''}({lines_more}None)"
-
-
 def defined(source: str) -> frozenset[str]:
-    """The names that a cell defines at its top level, magics aside; a long one where its lines
-    begin."""
+    """The names that a cell binds at its top level, and that its functions say to be global; magics
+    aside. Of a long cell only what its lines begin with."""
     return frozenset(_bound(source)[0])
 
 
@@ -89,7 +50,12 @@ def _bound(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
             ]
         elif isinstance(node, ast.Import | ast.ImportFrom):
             stored += [(a.asname or a.name).partition(".")[0] for a in node.names]
-        elif not isinstance(node, SCOPES):
+        elif isinstance(node, SCOPES):
+            here = () if isinstance(node, ast.Lambda) else ast.walk(node)
+            stored += [n.target.id for n in here if isinstance(n, ast.NamedExpr)]
+        else:
+            if isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
+                stored.append(node.name)
             if isinstance(node, ast.Name):
                 stored += [node.id] * isinstance(node.ctx, ast.Store)
                 deleted += [node.id] * isinstance(node.ctx, ast.Del)
@@ -104,7 +70,7 @@ def used(source: str) -> frozenset[str]:
 
 @lru_cache(MOST)
 def _used(source: str) -> frozenset[str]:
-    tree = _parsed(MAGIC.sub("", source))
+    tree = parsed_as_a_cell(source)
     nodes = ast.walk(tree) if tree else ()
     return frozenset(n.id for n in nodes if isinstance(n, ast.Name))
 
@@ -117,7 +83,7 @@ def only_defines(source: str) -> bool:
 
 @lru_cache(MOST)
 def _all_define(source: str) -> bool:
-    tree = _parsed(source)  # none if it is no Python, or has a magic
+    tree = parsed(source)  # none if it is no Python, or has a magic
     return tree is not None and all(_only_defines(node) for node in tree.body)
 
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
-from twophase.grading.files.cell_names import LONGEST, defined, parsed_as_a_cell, without_prompts
+from twophase.grading.files.cell_names import LONGEST, defined
+from twophase.grading.files.cell_syntax import parsed_as_a_cell, without_prompts
 
 RUNS_ITS_CELL = re.compile(r"\s*%%(?:time|capture)\b.*\n")  # in the notebook's own names
 COMMENT = re.compile(r"""("[^"\n]*"|'[^'\n]*')|#.*""")  # not a # in a string: \1

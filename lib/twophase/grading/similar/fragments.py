@@ -14,10 +14,10 @@ import ast
 import builtins
 import keyword
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from twophase.grading.files.cell_syntax import parsed_as_a_cell
 from twophase.grading.similar.lines import LEXER, logical_lines
 
 LENGTH = 6  # steps in a fragment
@@ -69,7 +69,7 @@ def fragments_of(source: str) -> Code:
 
 def _taken_apart(source: str) -> Code:
     text = source[:MAX_TEXT]
-    tree = parse(text)
+    tree = parsed_as_a_cell(text)
     if tree is not None:
         found = [_statement(s, s.lineno, 0) for s in _flat(tree.body)]
     else:
@@ -86,24 +86,13 @@ def _taken_apart(source: str) -> Code:
     return Code(tuple(kept), tree is not None, cut, everything)
 
 
-def parse(text: str) -> ast.Module | None:
-    """The tree without IPython's own lines (%, !, ?); None of what is no Python, or too deep."""
-    plain = re.sub(r"(?m)^[ \t]*[%!?].*$|^.*\?[ \t]*$", "", text)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return ast.parse(plain)
-        except Exception:  # SyntaxError, and whatever else the parser raises on odd text
-            return None
-
-
 def _of_line(first: int, last: int, text: str) -> Iterator[tuple[int, int, list[str]]]:
     """A line of a text that does not parse as a whole: by a tree of its own, else by its words."""
     opens = text.endswith(":")
     whole = re.sub(r"^elif\b", "if", text) + (" pass" if opens else "")
     if re.match(r"(else|try|finally|except|case|@)", whole):
         return
-    tree = parse(whole)
+    tree = parsed_as_a_cell(whole)
     if tree is not None:
         for statement in _flat(tree.body):
             _, _, labels = _statement(statement, first, last)
