@@ -8,6 +8,7 @@ import io
 import json
 import os
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from twophase.grading.course import reading
 from twophase.grading.reports import exports
 from twophase.grading.results.records import Record
 from twophase.grading.results.writer import Results
+from twophase.grading.scores.rounding import percent_text, points_text
 
 A, B = "t-a", "t-b"
 RIGHT, HALF = {A: "right", B: "right"}, {A: "right", B: "wrong"}
@@ -158,11 +160,12 @@ def test_the_table_for_people_has_totals_and_says_what_is_pending_late_or_excuse
     ],
 )
 def test_points_are_rounded_half_up_to_two_decimals(points: str, shown: str) -> None:
-    from fractions import Fraction
-
-    from twophase.grading.scores.rubric import points_text
-
     assert points_text(Fraction(points)) == shown
+
+
+@pytest.mark.parametrize(("percent", "shown"), [("125/2", "63%"), ("127/2", "64%"), ("0", "0%")])
+def test_percentages_are_rounded_half_up_to_whole_ones(percent: str, shown: str) -> None:
+    assert percent_text(Fraction(percent)) == shown
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

@@ -23,7 +23,7 @@ from twophase.grading.results.records import Record
 from twophase.grading.scores import gradebook
 from twophase.grading.scores.gradebook import Gradebook, Total
 from twophase.grading.scores.outcome import Outcome, lateness_text
-from twophase.grading.scores.rubric import points_text
+from twophase.grading.scores.rounding import points_text
 
 COMPLETE, WAITING, OUR_FAULT = 0, 1, 3
 COLORS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-# one character each of which a file in that encoding begins with, if it is a notebook
+# encodings in which JSON is no UTF-8, with the bytes that a character takes
 WIDE = (("utf-32-le", 4), ("utf-32-be", 4), ("utf-16-le", 2), ("utf-16-be", 2))
 # what git writes at the beginning of a line where it cannot join two versions
 MERGE_MARK = re.compile(r"^(?:<{7} |\|{7} |={7}$|>{7} )", re.M)

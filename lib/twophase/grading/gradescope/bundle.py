@@ -52,11 +52,12 @@ def build(config: Config, source: Source, secret_file: Path | None = None) -> by
             f"there is no topic {config.topic!r}; the topics are {', '.join(source.topics())}"
         )
     source.validate()
+    tasks_here = source.folder() is None  # else they are in the release
     members = _scripts(config) | _package() | _notebooks(config, source)
     for n, folder in enumerate(source.checks):
-        members |= _folder(folder, f"{PRIVATE}/checks/{n}", source.release is None)
+        members |= _folder(folder, f"{PRIVATE}/checks/{n}", tasks_here)
     if source.variants is not None:
-        members |= _folder(source.variants, f"{PRIVATE}/variants", source.release is None)
+        members |= _folder(source.variants, f"{PRIVATE}/variants", tasks_here)
     if secret_file is not None:
         members[f"{PRIVATE}/secret"] = Member(secret.read_secret(secret_file), OURS_ONLY)
     config = replace(

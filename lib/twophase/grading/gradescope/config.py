@@ -9,7 +9,8 @@ from typing import Any
 
 SCHEMA = 1
 PRIVATE = "private"  # in the zip: what no submission may read
-# the judge and the libraries, at their peak: 535 to 600 MiB over the topics (tests measure it)
+# the judge and the libraries, at their peak: 535 to 600 MiB when the topics were measured, one by
+# one; a test holds one of them below the container's
 GRADER_BYTES = 620 * 2**20
 LEAST_BYTES, MOST_BYTES = 100 * 2**20, 2 * 10**9  # for one submission, beyond the libraries'
 CONTAINER_BYTES = 768 * 2**20  # Gradescope's default

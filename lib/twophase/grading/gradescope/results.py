@@ -1,6 +1,6 @@
 """What Gradescope reads of a graded submission: results.json, made from the grader's record.
 
-Every string of the student's goes out as plain text (`output_format: text`), without control
+Every text that is shown goes out as plain text (`output_format: text`), without control
 characters. What a student may know at once is visible; what failed on cases that are not shown is
 there after the grades are published. The grader's own fault has no score at all: Gradescope then
 tells the instructor that the autograder failed, and nobody gets a zero.

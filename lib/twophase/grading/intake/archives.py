@@ -20,7 +20,7 @@ from twophase.grading.intake.trees import DEEPEST, Node, below, skipped
 
 DEPTH = 3  # a download of a class, a student's zip in it, one more in that
 INNER_BYTES = 32 * 2**20  # a zip in a zip is unpacked into memory
-INNER_TOTAL = 16 * INNER_BYTES  # all that one student's zip holds
+INNER_TOTAL = 16 * INNER_BYTES  # all zips in one student's zip
 DIRECTORY_BYTES, MEMBERS = 2**20, 5_000  # of a zip that a student may have made
 CLASS_DIRECTORY_BYTES, CLASS_MEMBERS = 2**25, 200_000  # of the zip that the command was given
 CHUNK = 2**16

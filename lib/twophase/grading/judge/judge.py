@@ -186,8 +186,8 @@ def apart(hidden: Iterable[Path]) -> list[Path]:
 
 
 def serve(pipe: socket.socket, server: ForkServer) -> None:
-    """The process of a judge: everything that it does. It is told its course first; its zygotes
-    come from `server`."""
+    """The process of a judge: everything that it does. It is told where it works first, then
+    its course; its zygotes come from `server`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us decides
     stream = pipe.makefile("rb")
     try:

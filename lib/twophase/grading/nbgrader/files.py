@@ -19,7 +19,7 @@ from twophase.grading.reports.printable import printable
 from twophase.grading.results.records import Record
 
 STAMP, SECRET = "timestamp.txt", "submission_secret.txt"
-LONGEST = 1000  # characters of either
+LONGEST = 1000  # bytes of either
 
 
 def timestamp(folder: Path) -> datetime | None:

@@ -18,7 +18,7 @@ from twophase.grading.reports.class_stats import (
 from twophase.grading.reports.pages import render, short, table
 from twophase.grading.reports.printable import printable
 from twophase.grading.scores.gradebook import Gradebook
-from twophase.grading.scores.rubric import points_text
+from twophase.grading.scores.rounding import percent_text, points_text
 
 MOST_BARS, MOST_ROWS = 12, 20
 NAMED = Markup("{}{}<br><span class=soft>{}</span>")
@@ -35,7 +35,7 @@ def page(book: Gradebook) -> str:
         book=book,
         stats=stats,
         spread=spread(stats.percents),
-        percent=_percent,
+        percent=percent_text,
         told=_told,
         most_rows=MOST_ROWS,
         totals=histogram(stats.percents) if stats.percents else [],
@@ -55,17 +55,13 @@ def _told(bars: Iterable[tuple[str, float]]) -> str:
     return ", ".join(f"{label}: {short(n)}" for label, n in bars if n)
 
 
-def _percent(value: Fraction) -> str:
-    return f"{float(value):.0f}%"
-
-
 def _assignment(a: AssignmentStats) -> list[object]:
     found = spread(a.percents)
     return [
         a.rubric.assignment.title,
         points_text(a.rubric.worth),
         a.statuses["graded"] or "",
-        *([_percent(found.mean), _percent(found.median)] if found else ["", ""]),
+        *([percent_text(found.mean), percent_text(found.median)] if found else ["", ""]),
         a.late or "",
         points_text(a.cost) if a.cost else "",
         *(a.statuses[s] or "" for s in ("missing", "pending", "excused", "open")),
@@ -83,10 +79,10 @@ def _exercise(e: ExerciseStats) -> list[object]:
     return [
         NAMED.format(printable(e.item.title), extra, printable(e.item.id)),
         e.n,
-        _percent(Fraction(100 * e.full, e.n)),
+        percent_text(Fraction(100 * e.full, e.n)),
         *(e.statuses[s] or "" for s in ("wrong", "not_yet", "missing", "failed")),
         points_text(e.lost),
-        _percent(100 * e.lost_share),
+        percent_text(100 * e.lost_share),
     ]
 
 

@@ -1,6 +1,6 @@
 """Grades as files: a table for people, one for Canvas, one per assignment for Moodle.
 
-What a spreadsheet would run as a formula gets an apostrophe. A pending score is an empty cell.
+What a spreadsheet would run as a formula gets an apostrophe. A pending score has no number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from twophase.grading.files.atomic import PRIVATE, replace_text
 from twophase.grading.reports.printable import one_line
 from twophase.grading.scores.gradebook import Gradebook, Total
 from twophase.grading.scores.outcome import Outcome, lateness_text
-from twophase.grading.scores.rubric import Rubric, points_text
+from twophase.grading.scores.rounding import points_text
+from twophase.grading.scores.rubric import Rubric
 
 # the last four: their full-width forms
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")

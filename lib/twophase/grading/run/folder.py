@@ -96,7 +96,7 @@ def grade_alone(task: Task, course: Course) -> Record:
 
 
 class AlreadyGraded:
-    """Whether a submission has a result under today's conditions; starts and parses nothing."""
+    """Whether a submission has a result under today's conditions; none of a student's is parsed."""
 
     def __init__(self, course: Course, index: Index) -> None:
         self._course = course

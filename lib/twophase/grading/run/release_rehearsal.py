@@ -1,5 +1,5 @@
 """A release tried before anybody gets it: the untouched notebook scores nothing, the model solution
-everything, graded by the official judge in its jail against the release as written.
+everything, graded as a submission is, in its jail, against the release as written.
 """
 
 from __future__ import annotations

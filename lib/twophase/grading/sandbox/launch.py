@@ -167,8 +167,8 @@ def start_process(
 
 
 def _environment(home: str) -> dict[str, str]:
-    """Nothing of ours but what finds the interpreter and the package: no tokens, no proxies, no
-    paths of the course."""
+    """Nothing of ours but what finds the interpreter, the package and its caches, and the time
+    zone: no tokens, no proxies, no paths of the course."""
     keep = ("PATH", "LD_LIBRARY_PATH", "TZ", "SYSTEMROOT", "PYTHONDONTWRITEBYTECODE")
     return (
         {k: os.environ[k] for k in keep if k in os.environ}

@@ -11,7 +11,8 @@ from typing import Literal
 from twophase.grading.course.deadlines import human
 from twophase.grading.course.lateness import Late
 from twophase.grading.scores.dropping import Weighted
-from twophase.grading.scores.rubric import ZERO, ExerciseScore, points_text
+from twophase.grading.scores.rounding import points_text
+from twophase.grading.scores.rubric import ZERO, ExerciseScore
 
 Status = Literal["graded", "missing", "open", "excused", "pending"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -14,15 +13,9 @@ from twophase.grading.course.fields import absent, nearest
 from twophase.grading.course.scheme import Assignment, ExerciseRule, Partial, Scheme
 from twophase.grading.results.records import Record
 from twophase.grading.scores.dropping import Weighted
+from twophase.grading.scores.rounding import points_text
 
 ZERO = Fraction(0)
-
-
-def points_text(points: Fraction) -> str:
-    """Points for people and learning platforms: two decimals at most, half up; `0.125` is 0.13."""
-    exact = Decimal(points.numerator) / Decimal(points.denominator)
-    rounded = exact.quantize(Decimal("0.01"), ROUND_HALF_UP)
-    return f"{rounded:f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True)
