@@ -17,10 +17,7 @@ def enter() -> None:
     linux.forgo_capabilities()
     with contextlib.suppress(OSError):  # it may read files that a collector stored as others'
         linux.drop_capabilities(keep=linux.READ_ALL_FILES)
-    most = rlimits.address_space_bytes() + MEMORY_BYTES
-    for limit, value in ((resource.RLIMIT_AS, most), (resource.RLIMIT_CORE, 0)):
-        hard = resource.getrlimit(limit)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(limit, (value, value))
+    rlimits.lower(resource.RLIMIT_AS, rlimits.address_space_bytes() + MEMORY_BYTES)
+    rlimits.lower(resource.RLIMIT_CORE, 0)
     with contextlib.suppress(OSError, KeyError):  # a kernel or a machine without
         seccomp.restrict(seccomp.prepared(allowed_syscalls.JUDGE))

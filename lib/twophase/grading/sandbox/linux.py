@@ -24,20 +24,24 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
+def _refused(what: str) -> OSError:
+    """Why the kernel refused the last call."""
+    error = ctypes.get_errno()
+    return OSError(error, f"{what}: {os.strerror(error)}")
+
+
 def prctl(option: int, *values: int) -> None:
     """Raises OSError if the kernel refuses."""
     given = [ctypes.c_ulong(v) for v in (*values, 0, 0, 0, 0)[:4]]
     if _libc().prctl(option, *given) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"prctl {option}: {os.strerror(error)}")
+        raise _refused(f"prctl {option}")
 
 
 def call(name: str, *arguments: int | bytes | None) -> None:
     """A function of the C library that returns 0. Raises OSError if the kernel refuses."""
     given = [ctypes.c_ulong(a) if isinstance(a, int) else a for a in arguments]
     if getattr(_libc(), name)(*given) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"{name}: {os.strerror(error)}")
+        raise _refused(name)
 
 
 def syscall(number: int, *arguments: object) -> int:
@@ -45,8 +49,7 @@ def syscall(number: int, *arguments: object) -> int:
     given = [ctypes.c_long(a) if isinstance(a, int) else a for a in (number, *arguments)]
     result = int(_libc().syscall(*given))
     if result < 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"system call {number}: {os.strerror(error)}")
+        raise _refused(f"system call {number}")
     return result
 
 
@@ -71,9 +74,9 @@ def drop_capabilities(keep: int = 0) -> None:
     there = _libc().capget(header, sets) == 0
     kept = sets[1] & keep if there else 0
     if _libc().capset(header, (ctypes.c_uint32 * 6)(kept, kept)) != 0:
-        error = ctypes.get_errno()
+        refused = _refused("capset")
         if not there or any(sets[i] & ~kept for i in (0, 1)) or any(sets[i] for i in (3, 4)):
-            raise OSError(error, f"capset: {os.strerror(error)}")
+            raise refused
 
 
 def forgo_capabilities() -> None:

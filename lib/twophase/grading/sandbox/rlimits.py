@@ -35,10 +35,15 @@ def apply(limits: Limits, threads: int | None, file_bytes: int = 0) -> None:
         which = getattr(resource, f"RLIMIT_{name}", None)
         if which is None:
             continue
-        hard = resource.getrlimit(which)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         with contextlib.suppress(ValueError):  # macOS refuses some
-            resource.setrlimit(which, (value, value))
+            lower(which, value)
+
+
+def lower(which: int, value: int) -> None:
+    """A limit of this process, for good; one that is lower already stays. Raises ValueError."""
+    hard = resource.getrlimit(which)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (value, value))
 
 
 def address_space_bytes() -> int:

@@ -9,11 +9,12 @@ here: that an answer changes its arguments. Who hides that saves a copy, and no 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import io
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from twophase.protocol import AnswerError, ObjectRef, decode, encode
@@ -63,6 +64,20 @@ class Capped(io.TextIOBase):
             text += f"\n… {self._dropped} more characters"
         self._parts, self._kept, self._dropped = [], 0, 0
         return text
+
+
+@contextlib.contextmanager
+def to_the_end() -> Iterator[None]:
+    """The process ends where this block does: with 0 once the judge has gone."""
+    code = 0
+    try:
+        yield
+    except w.Closed:
+        pass
+    except BaseException:
+        code = 70
+    finally:
+        os._exit(code)
 
 
 class Worker:

@@ -34,8 +34,8 @@ from twophase.grading.sandbox.jail import Jail
 from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.preload import load_more
 from twophase.grading.sandbox.withheld import leave_out
-from twophase.grading.sandbox.worker import Worker
-from twophase.protocol.wire import Channel, Closed
+from twophase.grading.sandbox.worker import Worker, to_the_end
+from twophase.protocol.wire import Channel
 
 
 def child(
@@ -46,18 +46,11 @@ def child(
     zygote: int,
 ) -> None:
     """Everything that happens in a submission's process."""
-    code = 0
-    try:
+    with to_the_end():
         stay_on(request["processors"])
         end = jail.enter(Limits(**request["limits"]), end, zygote)
         random.seed(0)  # this generator, alone of them, takes another seed after a fork
         Worker(Channel(end, patient=True), shell).serve()
-    except Closed:
-        pass
-    except BaseException:
-        code = 70
-    finally:
-        os._exit(code)
 
 
 class ZygoteLoop:
