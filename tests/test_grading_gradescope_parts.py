@@ -199,6 +199,22 @@ def test_an_instructors_folders_go_along_without_their_notebooks_if_there_is_a_r
     }
 
 
+@pytest.mark.parametrize("released", [True, False])
+def test_model_answers_stay_behind_if_the_course_itself_is_a_release(
+    released: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a clone that `twophase release` wrote: there is no --release, and the tasks are there."""
+    with_notebooks: list[bool] = []
+    monkeypatch.setattr(Source, "folder", lambda self: tmp_path if released else None)
+    monkeypatch.setattr(Source, "validate", lambda self: None)
+    monkeypatch.setattr(bundle, "_notebooks", lambda config, source: {})
+    monkeypatch.setattr(
+        bundle, "_folder", lambda folder, place, asked: with_notebooks.append(asked) or {}
+    )
+    bundle.build(Config(), Source(checks=(tmp_path,), variants=tmp_path))
+    assert with_notebooks == [not released] * 2
+
+
 @pytest.mark.parametrize(
     ("tree", "student"),
     [
