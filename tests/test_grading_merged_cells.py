@@ -9,6 +9,7 @@ import pytest
 from test_grading_clumsy import Cells, cells_of, graded, id_of, is_answer, own, wrong
 
 from twophase.grading.files.cell_names import defined, used
+from twophase.grading.files.check_calls import parts
 
 TOPIC = "kv_cache"
 FIRST, SECOND = "kv_cache-kv_bytes", "kv_cache-max_batch"
@@ -56,6 +57,11 @@ A_LINE = "def kv_bytes(L, D, N, K, H, bytes_per_value): return 2 * L * K * H * b
         (f"n = 2\nn -= {CALL}\nassert n == 0 or {CALL}.out_of == 2", AGAIN),
         (f"took = {{}}\ntook['x'] = %timeit -o -n1 -r1 1\n{CALL}\nnp.*load*?", AGAIN),
         (f"import asyncio\nt = asyncio.create_task(asyncio.sleep(0))\nawait t\n{CALL}", AGAIN),
+        (f"p = {CALL}\nassert int(p) == float(p) == 2 and 0 < p < 10 and p - 2 == 0", AGAIN),
+        (f"p = {CALL}\nassert f'{{p:g}} {{p:.1f}}' == '2 2.0' and '%d' % p == '2'", AGAIN),
+        (f"p = {CALL}\nassert np.array([p]).sum() == p ** 2 / 2 == [1, 2][int(p) - 1]", AGAIN),
+        (f"p = {CALL}\nassert repr(p).startswith('Right. 2 of 2 points'); p._repr_html_()", AGAIN),
+        (f"p = {CALL}\nassert p in {{2: 1}} and not p > p.out_of; p._ipython_display_()", AGAIN),
     ],
 )
 def test_what_is_right_at_its_check_is_right_however_that_is_called(call: str, below: str) -> None:
@@ -279,3 +285,60 @@ def test_what_a_cell_binds_and_uses_is_known_where_a_line_is_not_python(
 ) -> None:
     assert defined(source) == {*names.split()}
     assert used(source)
+
+
+PASTE = """>>> def kv_bytes(L, D, N, K, H, bytes_per_value):
+...     return 2 * L * K * H * bytes_per_value
+...
+>>> print("a"); print("b"); x = 1
+"""
+
+
+@pytest.mark.parametrize("paste", [PASTE, re.sub(r"(?m)^>>> ", "In [4]: ", PASTE)])
+def test_several_statements_in_a_line_behind_a_prompt_are_cut_where_they_end(paste: str) -> None:
+    numbered = "In [" in paste
+    source = paste.replace("... ", "   ...: ").replace("...\n", "   ...: \n") if numbered else paste
+    cut = [part.strip() for part in parts(source, ["kv_bytes"])]
+    assert [part.splitlines()[-1] for part in cut] == ['print("a")', 'print("b")', "x = 1"]
+    cells = merged("{b}")
+    assert FIRST not in of_two([cells[0], own(source), *cells[1:]])
+
+
+def test_a_value_in_the_middle_of_a_cell_is_not_the_last_one_that_was_shown() -> None:
+    answer = A_LINE.replace("return 2", "return TWO")
+    cells = merged(f"float(3)\nTWO = _\n{answer}\n{CALL}\n{AGAIN}\n{{b}}")
+    assert of_two([cells[0], own("2"), *cells[1:]]) == {}
+
+
+def test_who_wants_all_values_shown_has_them() -> None:
+    shell = "from IPython.core.interactiveshell import InteractiveShell as S"
+    cells = merged(f"1\nTWO = _ + 1\n{A_LINE.replace('return 2', 'return TWO')}\n{CALL}\n{{b}}")
+    every = own(f"{shell}\nS.ast_node_interactivity = 'all'")
+    assert of_two([cells[0], every, *cells[1:]]) == {}
+
+
+WRONG = "FACTOR = 1\n" + A_LINE.replace("return 2", "return FACTOR")
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [
+        f"try:\n    {CALL}\nexcept Exception:\n    FACTOR = 2\n    {CALL}",
+        f"for FACTOR in (1, 2, 4):\n    try:\n        {CALL}; break\n    except Exception: pass",
+        f"def attempt(n):\n    global FACTOR\n    FACTOR = n\n    return {CALL}\nattempt(1)",
+    ],
+    ids=["an except", "a sweep", "a function"],
+)
+def test_a_check_that_is_to_fail_before_the_answer_is_mended_is_told_of(trial: str) -> None:
+    """In a kernel it does, and the next one says right."""
+    seen = graded(TOPIC, merged(f"{WRONG}\n{trial}\n{{b}}"))
+    assert FIRST in dict(wrong(seen))
+    told = {flag.where: flag.says for flag in seen.flags if flag.name == "defined_again"}
+    assert "sets FACTOR, too. Here a check never fails" in told[FIRST]
+
+
+def test_a_loop_over_checks_blames_nothing_else() -> None:
+    loop = f"points = 0\nfor K in [{FIRST!r}, {SECOND!r}]:\n    points += check(K)"
+    seen = graded(TOPIC, merged(f"{WRONG}\n{{b}}\n{loop}"))
+    assert FIRST in dict(wrong(seen))
+    assert not [flag for flag in seen.flags if flag.name == "defined_again"]

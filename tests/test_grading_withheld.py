@@ -142,8 +142,24 @@ def test_what_the_notebook_imports_for_practice_does_nothing(session: Session) -
         "from twophase.lab import NotYet, check, hint, solution, progress\nprint(check('x'),"
         " hint('x'), solution('x'), progress())"
     )
-    assert output(session, source) == "judged by the grader None None None"
+    assert output(session, source) == "Right. 1 of 1 point, if the grader agrees None None None"
     assert output(session, "print(f\"{check('x') + check('x'):.1f}\")") == "2.0"
+
+
+@pytest.mark.parametrize(
+    "forgets",
+    [
+        "for m in [m for m in sys.modules if m.startswith('twophase.lab')]: del sys.modules[m]",
+        "import importlib, twophase.lab; importlib.reload(twophase.lab)",
+        "import twophase.lab; twophase.lab.CALLED = {}",
+    ],
+)
+def test_a_notebook_may_forget_the_lab_and_import_it_again(forgets: str) -> None:
+    with zygote().fork(LIMITS) as one:
+        source = f"import sys\n{forgets}\nfrom twophase.lab import NotYet, check, timed"
+        assert one.run_cell(source, 60.0).error == ""
+        ran = one.run_cell("print(check('x') + 1)", 60.0)
+        assert (ran.error, ran.output) == ("", "2.0\n")
 
 
 def test_nothing_is_in_the_workers_memory_but_what_runs_it() -> None:

@@ -11,53 +11,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from twophase.lab.shown import Unjudged
 from twophase.protocol import NotYet
 
 __all__ = ["NotYet", "check", "hint", "progress", "solution", "timed"]
 
 IN_WORKER = os.environ.get("TWOPHASE_WORKER") == "1"
-CALLED: dict[str, None] = {}  # there: the ids with which `check` was called, for the grader to ask
-
-
-class _Unsaid(float):
-    """What `check` returns where nothing is judged: a number, so that a cell which adds points up,
-    prints or asserts them goes on to what stands below, however many it asserts. Only none they are
-    not."""
-
-    __hash__ = float.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return other is not None and not (isinstance(other, int | float) and float(other) == 0)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __gt__(self, other: object) -> bool:
-        return True
-
-    __ge__ = __le__ = __gt__
-
-    def __lt__(self, other: object) -> bool:
-        return False
-
-    def __add__(self, other: float) -> _Unsaid:
-        return _Unsaid(float(self) + other)
-
-    __radd__ = __add__
-
-    def _with(self, *others: object) -> _Unsaid:
-        return self
-
-    __sub__ = __rsub__ = __mul__ = __rmul__ = __round__ = _with  # type: ignore
-    __truediv__ = __rtruediv__ = __floordiv__ = __neg__ = __pos__ = __abs__ = _with
-
-    @property
-    def out_of(self) -> _Unsaid:
-        """As many as those."""
-        return self
-
-    def __repr__(self) -> str:
-        return "judged by the grader"
+# there: the ids with which `check` was called, for the grader to ask; and what each is worth
+CALLED: dict[str, None] = {}
+WORTH: dict[str, float] = {}
 
 
 def check(exercise_id: str = "") -> Any:
@@ -69,7 +31,7 @@ def check(exercise_id: str = "") -> Any:
     """
     if IN_WORKER:
         CALLED[exercise_id] = None
-        return _Unsaid(1.0)
+        return Unjudged(WORTH.get(exercise_id, 1.0))
     from twophase.lab.checking import check_answer
 
     return check_answer(exercise_id)

@@ -57,6 +57,20 @@ class Points(float):
         publish_display_data(data)
 
 
+class Unjudged(Points):
+    """What `check` returns where a notebook is graded: all points of the exercise, as in a kernel
+    that let the cell go on, so that whoever adds, compares or prints them comes to what stands
+    below. What an answer earns is found elsewhere."""
+
+    def __new__(cls, points: float) -> Unjudged:
+        made = super().__new__(cls, points, points)
+        assert isinstance(made, Unjudged)
+        return made
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}, if the grader agrees"
+
+
 class Later(float):
     """The value of a check cell whose exercise is judged after handing in: no error, and no points
     to be had yet.

@@ -35,6 +35,13 @@ def parsed_as_a_cell(source: str) -> ast.Module | None:
     return tree
 
 
+def readable(source: str) -> str:
+    """The text of which `parsed_as_a_cell` makes its tree, IPython's own lines as they are: the
+    cell, or what is left of it without prompts and indent."""
+    stands = parsed(source) or parsed(MAGIC.sub(_none, source))
+    return source if stands else without_prompts(source)
+
+
 def without_prompts(source: str) -> str:
     """A cell without what IPython takes off first: `>>> `, `In [3]: `, an indent of all lines."""
     from IPython.core import inputtransformer2 as ipython

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
 from twophase.grading.files.cell_names import LONGEST, defined
-from twophase.grading.files.cell_syntax import parsed_as_a_cell, without_prompts
+from twophase.grading.files.cell_syntax import parsed_as_a_cell, readable
 
 RUNS_ITS_CELL = re.compile(r"\s*%%(?:time|capture)\b.*\n")  # in the notebook's own names
+# with an indent or prompts, which IPython takes off
+PASTED = re.compile(r"\A\n*[ \t]|^[ \t]*(?:>>>|In \[)", re.M)
 COMMENT = re.compile(r"""("[^"\n]*"|'[^'\n]*')|#.*""")  # not a # in a string: \1
 CALLS_CHECK = re.compile(r"\bcheck[ \t]*\(")
 CALLS = re.compile(r"[\w\])][ \t]*\(")
@@ -28,6 +30,21 @@ def checked(source: str) -> list[str]:
     return ID.findall(code) if CALLS_CHECK.search(code) else []
 
 
+def bound_beside_check(source: str, exercise_id: str) -> frozenset[str]:
+    """The names that are bound by a statement in which the check of an exercise is called: a `try`,
+    a loop, a function that says they are global."""
+    tree = parsed_as_a_cell(source) if CALLS_CHECK.search(source) else None
+    if tree is None or len(source) > LONGEST:
+        return frozenset()
+    lines, names = readable(source).split("\n"), set[str]()
+    for node in (n for n in tree.body if hasattr(n, "body")):
+        inside = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+        ids = checked(inside)
+        if CALLS_CHECK.search(inside) and (not ids or exercise_id in ids):
+            names |= defined(inside)
+    return frozenset(names)
+
+
 def parts(source: str, names: Iterable[str] = ()) -> list[str]:
     """A cell that defines one of `names`, or speaks of a check, cut below each of its statements
     that calls anything: who knows by what name a check is called, and what stands further down has
@@ -37,8 +54,8 @@ def parts(source: str, names: Iterable[str] = ()) -> list[str]:
     begins = RUNS_ITS_CELL.match(source)
     head = begins[0] if begins else ""
     body = source.removeprefix(head)
-    if len(body) <= LONGEST and body.lstrip("\n").startswith((" ", "\t")):
-        body = without_prompts(body)
+    if len(body) <= LONGEST and PASTED.search(body):
+        body = readable(body)
     reads = len(source) <= LONGEST and not body.lstrip().startswith("%%") and AT_ONCE.search(body)
     if not (reads and (CALLS_CHECK.search(body) or ID.search(body) or defined(body) & {*names})):
         return [source]

@@ -51,7 +51,8 @@ class _Run:
     def __init__(self, its: SubmissionJudge, notebook: Notebook) -> None:
         self._release, limits = its.release, its.limits
         self._plan = make_plan(notebook, its.release)
-        self._replay = Replay(its.zygote, limits, self._plan.loads_more())
+        worth = {i: float(e.points) for i, e in its.release.exercises.items()}
+        self._replay = Replay(its.zygote, limits, worth, self._plan.loads_more())
         usage = Usage(limits.waiting_s)
         self._whole = Allowance(usage, limits.submission_s, limits.forks)
         self._together = Allowance(usage, limits.submission_s / 2, limits.forks)
@@ -130,6 +131,12 @@ class _Run:
             found["defined_again"] = (
                 f"Cell {cell} defines it and then changes or deletes it, and what stands last is"
                 " asked: put what is below its check into a cell of its own, below that."
+            )
+        elif told and (beside := self._plan.bound_beside_check(exercise_id, entries))[0]:
+            found["defined_again"] = (
+                f"Cell {beside[0]} calls its check in a `try`, a loop or a function that sets"
+                f" {beside[1]}, too. Here a check never fails, and the answer is asked once that"
+                " cell has run: set it right at once, outside of that."
             )
         withheld = [o for o in graded.verdict.outcomes if "Withheld" in o.message]
         if withheld or "Withheld" in graded.cell.types:

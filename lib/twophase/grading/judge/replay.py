@@ -3,7 +3,7 @@ breaking one on the way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from twophase.grading.judge.time_budget import Allowance
@@ -19,10 +19,14 @@ class Replay:
 
     `guilty` are the steps that broke their process, and how: they are left out. `ran` is what each
     step gave when it first ran, `trouble` the kinds of trouble met, `forks` the processes so far.
+    `worth`: the points of the exercises.
     """
 
-    def __init__(self, zygote: Zygote, limits: Limits, more: bool = False) -> None:
+    def __init__(
+        self, zygote: Zygote, limits: Limits, worth: Mapping[str, float], more: bool = False
+    ) -> None:
         self._zygote, self._limits, self._more = zygote, limits, more
+        self._worth = dict(worth)
         self.guilty: dict[Step, AnswerError] = {}
         self.ran: dict[Step, CellRun] = {}
         self.trouble: set[str] = set()
@@ -102,6 +106,7 @@ class Replay:
             allowance.forks -= 1
             self.forks += 1
             session = self._zygote.fork(self._limits, beside, self._more)
+            session.worth = self._worth
             try:
                 self._run(session, steps, allowance)
                 return session
@@ -127,7 +132,7 @@ class Replay:
             limit_s = max(0.01, min(self._limits.cell_s, allowance.left_s))
             try:
                 with allowance.usage.running(session.waited_s):
-                    ran = session.run_cell(step.source, limit_s)
+                    ran = session.run_cell(step.source, limit_s, step.ends)
             except AnswerError as e:
                 if e.kind != "timeout" or limit_s == self._limits.cell_s:
                     self.guilty[step] = e

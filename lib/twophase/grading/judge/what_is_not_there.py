@@ -21,6 +21,7 @@ REFUSED = re.compile(
     r"PermissionError|Permission denied|\[Errno (?:1|13)\]|name resolution|numba_cache"
     r"|NameResolutionError|Name or service not known|FileNotFoundError|File `'[^`]*'` not found"
 )
+NO_LOOP = re.compile(r"no running event loop")
 UNANSWERED = re.compile(r"EOFError: (?:EOF when reading a line|\s|$)|\bBdbQuit\b")
 NO_GPU = re.compile(r"compiled with CUDA|NVIDIA driver|No CUDA GPUs|'?MPS'? backend")
 WHY = (
@@ -36,6 +37,10 @@ WHY_REFUSED = (
 WHY_UNANSWERED = (
     "Nobody types where answers are graded, at input() or in a debugger: write the value into the"
     " cell, and take breakpoints out."
+)
+WHY_NO_LOOP = (
+    "Where answers are graded they are called outside of an event loop: do without it in the answer"
+    " itself."
 )
 WHY_NO_GPU = "Where answers are graded there is no GPU: compute on the CPU."
 
@@ -96,6 +101,8 @@ def reason(error: str) -> str:
         return WHY.format(modules[0][:100])
     if UNANSWERED.search(error):
         return WHY_UNANSWERED
+    if NO_LOOP.search(error):
+        return WHY_NO_LOOP
     if NO_GPU.search(error):
         return WHY_NO_GPU
     return WHY_REFUSED if REFUSED.search(error) else ""

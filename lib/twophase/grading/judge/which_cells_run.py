@@ -11,8 +11,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from twophase.grading.files.cell_names import changes, defined, only_defines, used
-from twophase.grading.files.check_calls import checked, parts
+from twophase.grading.files.cell_names import (
+    changes,
+    defined,
+    only_defines,
+    taken_from_outside,
+    used,
+)
+from twophase.grading.files.check_calls import bound_beside_check, checked, parts
 from twophase.grading.files.notebook import Cell, Notebook
 from twophase.grading.judge.flagged import flagged, is_check
 from twophase.grading.release.release import Release
@@ -50,13 +56,14 @@ LOADS_MORE = re.compile(
 class Step:
     """A cell to run, or a part of one down to a check: of the release (`setup`; `given` if it could
     have been changed and was not), an answer, or the submission's `own`. `number` tells their
-    order, `cell` is the notebook's, counted from 1."""
+    order, `cell` is the notebook's, counted from 1; `ends`: it is the last part of its cell."""
 
     number: int
     role: str
     source: str
     exercise_id: str = ""
     cell: int = 0
+    ends: bool = True
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,15 @@ class ExecutionPlan:
         pieces = [s.source for s in above if s.cell == cell]
         return cell if cell and any(changes(pieces, e) for e in entries) else 0
 
+    def bound_beside_check(self, exercise_id: str, entries: Sequence[str]) -> tuple[int, str]:
+        """The cell, counted from 1, that calls its check in a `try`, a loop or a function which
+        also binds a name that the answer needs, and that name; 0 if none does."""
+        needs = {*entries}.union(*(taken_from_outside(s.source) for s in self.answers(exercise_id)))
+        for step in (s for s in self.steps if s.role in ("answer", "own")):
+            if names := bound_beside_check(step.source, exercise_id) & needs:
+                return step.cell, min(names)
+        return 0, ""
+
     def is_stub(self, exercise_id: str) -> bool:
         """Whether the exercise's own cell is a stub still."""
         return any("NotYet" in s.source for s in self.answers(exercise_id))
@@ -166,8 +182,11 @@ def make_plan(notebook: Notebook, release: Release) -> ExecutionPlan:
     cells = {number: cell for number, (_, cell) in enumerate(cut)}
     answered = _answered(cells, release)
     answers = {n: i for i, numbers in answered.items() for n in numbers}
+    last_part = {cell: number for number, (cell, _) in enumerate(cut)}
     steps = [
-        replace(s, cell=cut[s.number][0]) if s.number >= 0 else s
+        replace(s, cell=(c := cut[s.number][0]), ends=last_part[c] == s.number)
+        if s.number >= 0
+        else s
         for s in _steps(cells, answers, release)
     ]
     checks = _checks(cells, release)

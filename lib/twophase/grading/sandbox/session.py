@@ -41,16 +41,17 @@ class Session(AbstractContextManager["Session"]):
         self._waited = Waited(pid)
         channel.grace = self._waited.grace_s
         self.limits = limits
+        self.worth: dict[str, float] = {}  # the points of exercises, which `check` returns there
         self.broken: AnswerError | None = None
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def run_cell(self, source: str, limit_s: float) -> CellRun:
-        """Run one cell. Raises AnswerError (timeout, died, protocol), and the session is broken
-        then."""
+    def run_cell(self, source: str, limit_s: float, ends: bool = True) -> CellRun:
+        """Run one cell, or a piece of one that `ends` it or not. Raises AnswerError (timeout, died,
+        protocol), and the session is broken then."""
         try:
-            body = encode(("cell", source))
+            body = encode({"source": source, "ends": ends, "worth": self.worth})
         except ProtocolError:  # its letters take several bytes each on their way
             return CellRun(
                 "ValueError: the cell is too long to be run; a cell may have about a million"

@@ -66,10 +66,15 @@ class AbsentModule(ModuleType):
 
 
 class Finder(MetaPathFinder, Loader):
-    """Finds absent modules for the library's, and refuses the checks, the grader and libraries that
-    have the answers."""
+    """Finds absent modules for the library's, what is `kept` of it once more, and refuses the
+    checks, the grader and libraries that have the answers."""
+
+    def __init__(self, kept: dict[str, ModuleType]) -> None:
+        self.kept = kept
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name in self.kept:  # taken out of `sys.modules`, or reloaded
+            return ModuleSpec(name, self, is_package=hasattr(self.kept[name], "__path__"))
         if _inside(name, REFUSED):
             raise Withheld(
                 f"{name} is not available here: the official grader keeps it in another process."
@@ -83,7 +88,7 @@ class Finder(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return AbsentModule(spec.name)
+        return self.kept.get(spec.name) or AbsentModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """There is nothing to run."""
@@ -99,7 +104,7 @@ def leave_out() -> None:
             room, _, own = name.rpartition(".")
             if room in kept:
                 vars(sys.modules[room]).pop(own, None)
-    sys.meta_path.insert(0, Finder())
+    sys.meta_path.insert(0, Finder({n: m for n, m in sys.modules.items() if _inside(n, KEPT)}))
 
 
 def _inside(name: str, packages: tuple[str, ...]) -> bool:

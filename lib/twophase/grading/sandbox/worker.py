@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from twophase.lab import CALLED, WORTH
 from twophase.protocol import AnswerError, ObjectRef, decode, encode
 from twophase.protocol import wire as w
 from twophase.protocol.arguments import ArgumentGuard, lent
@@ -178,12 +179,14 @@ class Worker:
                 raise _exception(*w.unpack_error(reply))
             self._answer(kind, about, reply)
 
-    def _run(self, cell: tuple[str, str]) -> dict[str, Any]:
+    def _run(self, cell: dict[str, Any]) -> dict[str, Any]:
         """Run a cell as a notebook would: magics and top-level await work, an exception ends the
-        cell and nothing else."""
+        cell and nothing else. A piece of one that is not its last shows no value, as there."""
+        WORTH.update(cell["worth"])
         error: BaseException | None
         try:
-            result = self._shell.run_cell(cell[1], store_history=False, silent=False)
+            with _quiet(self._shell) if not cell["ends"] else contextlib.nullcontext():
+                result = self._shell.run_cell(cell["source"], store_history=False, silent=False)
             error = result.error_before_exec or result.error_in_exec
         except BaseException as e:  # in the shell itself, which a cell has set up otherwise
             error = e
@@ -196,11 +199,23 @@ class Worker:
         }
 
 
+@contextlib.contextmanager
+def _quiet(shell: Any) -> Iterator[None]:
+    """The last value is not shown, and `_` stays what it is, unless all values are to be shown."""
+    shows = shell.ast_node_interactivity
+    if str(shows).startswith("last_expr"):
+        shell.ast_node_interactivity = "none"
+    try:
+        yield
+    finally:
+        if shell.ast_node_interactivity == "none":  # else the piece has set it
+            shell.ast_node_interactivity = shows
+
+
 def _called() -> tuple[str, ...]:
     """The ids with which the notebook has called `check` since this was last asked."""
-    called = getattr(sys.modules.get("twophase.lab"), "CALLED", {})
-    ids = tuple(map(str, called))
-    called.clear()
+    ids = tuple(map(str, CALLED))
+    CALLED.clear()
     return ids
 
 
