@@ -9,6 +9,7 @@ from hostile.worker import grade
 
 from twophase.grading.judge.what_is_not_there import (
     WHY_NO_GPU,
+    WHY_NO_LOOP,
     WHY_REFUSED,
     WHY_UNANSWERED,
     reason,
@@ -51,6 +52,10 @@ def test_a_cell_or_an_answer_that_waits_for_somebody_is_told_that_nobody_types(l
 )
 def test_a_file_that_is_not_there_is_told_with_what_to_do(line: str) -> None:
     assert said(line).endswith(WHY_REFUSED)
+
+
+def test_an_answer_that_wants_a_loop_of_events_is_told_that_there_is_none() -> None:
+    assert said("import asyncio", "asyncio.get_running_loop()").endswith(WHY_NO_LOOP)
 
 
 @pytest.mark.parametrize(
