@@ -13,13 +13,11 @@ from typing import Any
 
 from twophase.lab.shown import Unjudged
 from twophase.protocol import NotYet
+from twophase.protocol.checks_called import CALLED, WORTH
 
 __all__ = ["NotYet", "check", "hint", "progress", "solution", "timed"]
 
 IN_WORKER = os.environ.get("TWOPHASE_WORKER") == "1"
-# there: the ids with which `check` was called, for the grader to ask; and what each is worth
-CALLED: dict[str, None] = {}
-WORTH: dict[str, float] = {}
 
 
 def check(exercise_id: str = "") -> Any:

@@ -17,10 +17,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from twophase.lab import CALLED, WORTH
 from twophase.protocol import AnswerError, ObjectRef, decode, encode
 from twophase.protocol import wire as w
 from twophase.protocol.arguments import ArgumentGuard, lent
+from twophase.protocol.checks_called import CALLED, WORTH
 from twophase.protocol.codec import Callback, Reference
 from twophase.protocol.errors import error_from
 from twophase.protocol.invoke import crossed, find, find_method, guarded
