@@ -132,6 +132,19 @@ def test_pairs_and_bytes_are_left_alone_where_numba_is_told_to_compile_without_t
     assert not has_tiles.__wrapped__()
 
 
+@pytest.mark.parametrize("how", [INT8, IntegerFormat(4, 32)], ids=str)
+def test_the_default_device_of_torch_changes_nothing(how: IntegerFormat) -> None:
+    w, tokens = matrix(130, 64, how), torch.randn(3, 64)
+    given = tokens, tokens[:0], tokens.bfloat16()
+    before = [quantized_product(pack_for_loops(w), x) for x in given]
+    vector = quantized_matvec(pack_for_loops(w), tokens[0])
+    with torch.device("meta"):
+        packed = pack_for_loops(w)
+        for x, expected in zip(given, before, strict=True):
+            assert torch.equal(quantized_product(packed, x), expected)
+        assert torch.equal(quantized_matvec(packed, tokens[0]), vector)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_no_tokens_have_no_products(dtype: torch.dtype) -> None:
     found = quantized_product(pack_for_loops(matrix(130, 64, INT8)), torch.empty(0, 64).to(dtype))

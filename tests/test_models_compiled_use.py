@@ -321,6 +321,21 @@ def test_the_default_dtype_of_torch_changes_nothing(dtype):
         torch.set_default_dtype(torch.float32)
 
 
+SCALED = replace(ODD, embedding_scale=2.0)
+
+
+@pytest.mark.parametrize("config", [SCALED, SLIDING, LATENT, LINEAR, STATE_SPACE])
+def test_the_default_device_of_torch_changes_nothing(config):
+    """Else loops would get the addresses of tensors that are not in the CPU's memory."""
+    model = random_model(config)
+    for ids in (TOKEN, torch.tensor([[3], [4]]), TOKEN.expand(1, 3)):
+        before = CompiledTransformer(model)(ids, model.new_cache(len(ids), 4))
+        cache = model.new_cache(len(ids), 4)
+        with torch.device("meta"):
+            after = CompiledTransformer(model)(ids, cache)
+        assert torch.equal(before, after)
+
+
 def test_threads_may_share_a_model_each_with_its_own_cache():
     model = random_model(ODD)
     compiled, found = CompiledTransformer(model), {}

@@ -68,7 +68,7 @@ def pack_for_loops(*matrices: Integers) -> Packed:
         )
     unpacked = [m.unpacked() for m in matrices]
     scales = _tiles(torch.cat([_scales(m) for m in matrices]))  # [tiles, groups, 128]
-    zeros = torch.empty(0, scales.shape[1], TILE, dtype=torch.uint8)
+    zeros = torch.empty(0, scales.shape[1], TILE, dtype=torch.uint8, device="cpu")
     if f.affine:
         zeros = _tiles(torch.cat([z for _, z in unpacked if z is not None]))
     bits = scales.dtype == torch.bfloat16
@@ -84,7 +84,7 @@ def _scales(m: Integers) -> torch.Tensor:
     """The scales [O, groups], 0 where all weights of a group are: loops add Σ code·x and take
     offset·Σ x away, and what rounding leaves between these two no scale may multiply."""
     codes, zeros = m.unpacked()
-    offset = torch.tensor(m.format.half) if zeros is None else zeros[..., None]
+    offset = torch.tensor(m.format.half, device="cpu") if zeros is None else zeros[..., None]
     groups = codes.view(*m.scales.shape, -1)  # [O, groups, group]
     return m.scales.masked_fill((groups == offset).all(-1), 0)
 

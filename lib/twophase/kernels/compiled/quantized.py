@@ -52,7 +52,7 @@ def quantized_matvec(w: Packed, x: torch.Tensor) -> torch.Tensor:
             f"this matrix multiplies fp32 [{w.inputs}] in the CPU's memory; got {x.dtype}"
             f" {list(x.shape)} on {x.device}."
         )
-    y = torch.zeros(w.outputs, dtype=torch.float32)
+    y = torch.zeros(w.outputs, dtype=torch.float32, device="cpu")
     n = workers_of_parallel_loops()
     bias = np.zeros(w.outputs, np.float32)
     add_product.on(n)(w.arrays, bias, x.contiguous().numpy(), room_for(w), y.numpy(), n)

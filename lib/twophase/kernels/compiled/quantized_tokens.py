@@ -40,7 +40,7 @@ def quantized_product(w: Packed, x: torch.Tensor) -> torch.Tensor:
             f" {x.dtype} {list(x.shape)} on {x.device}."
         )
     if not len(x):
-        return torch.empty(0, w.outputs, dtype=torch.float32)
+        return torch.empty(0, w.outputs, dtype=torch.float32, device="cpu")
     if x.dtype == torch.bfloat16 and has_pairs():
         return _product_of_pairs(w, x)
     x = x.float()
@@ -48,7 +48,7 @@ def quantized_product(w: Packed, x: torch.Tensor) -> torch.Tensor:
     groups = w.arrays[1].shape[1]
     sums = padded.view(len(padded), groups, -1).sum(2).T.contiguous()  # [groups, B]
     inputs = padded.T.contiguous()  # [inputs, B]
-    y = torch.empty(len(padded), w.outputs, dtype=torch.float32)
+    y = torch.empty(len(padded), w.outputs, dtype=torch.float32, device="cpu")
     n = workers_even_if_forked()
     multiply_tokens.on(n)(w.arrays, inputs.numpy(), sums.numpy(), y.numpy(), n)
     return y[: len(x)]
@@ -63,7 +63,7 @@ def _product_of_pairs(w: Packed, x: torch.Tensor) -> torch.Tensor:
     eights = padded.view(torch.int16).view(B, steps, 2, 2, 2)  # inputs i and i + 2 are a pair
     pairs = eights.permute(1, 2, 4, 0, 3).contiguous().view(torch.int32)  # [steps, 2, 2, B, 1]
     sums = padded.float().view(B, steps // chunk, -1).sum(2).T.contiguous()  # [chunks, B]
-    y = torch.empty(B, w.outputs, dtype=torch.float32)
+    y = torch.empty(B, w.outputs, dtype=torch.float32, device="cpu")
     n = workers_even_if_forked()
     inputs = pairs.view(torch.uint32).view(-1, B).numpy()  # [inputs / 2, B]
     multiply_pairs.on(n)(w.arrays, inputs, sums.numpy(), y.numpy(), n)
