@@ -1,6 +1,8 @@
 """The compiled decode step as people use it: on caches of other models, after changes, with layers
 of their own, from several threads, in forked processes. Right, or refused in one sentence."""
 
+import copy
+import io
 import os
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import torch
 from test_models_compiled import ODD, TOLERANCE, disagreement, random_model, steps, tokens
 from torch import nn
 
+from twophase.kernels.mlp import ACTIVATIONS
 from twophase.models.compiled import CompiledTransformer
 from twophase.models.generate import complete, on_path
 from twophase.models.layer_sizes import LinearAttention, StateSpace
@@ -166,6 +169,22 @@ def test_a_projection_to_steps_that_got_a_bias_runs_in_torch():
     compiled = CompiledTransformer(model)
     assert set(compiled.plain) == {"attention of layer 1"}
     assert disagreement(model, compiled, tokens(model, 9), prompt=3) < TOLERANCE
+
+
+def in_a_file(model: Transformer) -> Transformer:
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("copied", [copy.deepcopy, in_a_file])
+def test_a_copy_of_a_model_runs_in_the_same_loops(copied, activation):
+    model = random_model(replace(ODD, activation=activation))
+    compiled = CompiledTransformer(copied(model))
+    assert not compiled.plain
+    assert compiled.report == CompiledTransformer(model).report
 
 
 def test_a_model_that_somebody_listens_to_as_a_whole_is_refused():
