@@ -9,6 +9,7 @@ from twophase.kernels.quantization.integers import Integers
 
 TILE = 128  # rows of a tile
 STEP = 8  # inputs that a loop takes at a time
+CHUNK = 8  # steps of a group at most that are summed by themselves
 Array = np.ndarray
 
 
@@ -42,6 +43,13 @@ class Packed:
         tiles = slice(first // TILE, -(-(first + n) // TILE))
         codes, scales, zeros = self.arrays
         return Packed(n, self.inputs, (codes[tiles], scales[tiles], zeros[tiles]))
+
+
+def n_chunks(inputs: int, groups: int) -> int:
+    """Chunks of inputs that are summed by themselves, at most eight steps of one group each: in a
+    longer sum fp32 would round what comes late to what was found early."""
+    steps = inputs // STEP // groups
+    return groups * steps // max(n for n in range(1, CHUNK + 1) if steps % n == 0)
 
 
 def pack_for_loops(*matrices: Integers) -> Packed:
