@@ -209,6 +209,17 @@ def test_hooks_around_all_modules_there_are_are_noticed_before_and_after():
     compiled(TOKEN, model.new_cache(1, 4))
 
 
+@pytest.mark.parametrize("B", [1, 2])
+def test_a_hook_of_the_whole_model_that_comes_later_is_noticed_at_every_batch(B):
+    model = random_model(ODD)
+    compiled = CompiledTransformer(model)
+    for _ in range(2):  # what runs batches is found in the first of them
+        compiled(TOKEN.expand(B, 1), model.new_cache(B, 4))
+    model.register_forward_hook(lambda module, given, logits: logits * 0)
+    with pytest.raises(ValueError, match="got a hook after its loops were made"):
+        compiled(TOKEN.expand(B, 1), model.new_cache(B, 4))
+
+
 @pytest.mark.parametrize("change", [
     lambda model: model.load_state_dict(random_model(ODD, seed=5).state_dict()),
     lambda model: model.load_state_dict(random_model(ODD, seed=5).state_dict(), assign=True),

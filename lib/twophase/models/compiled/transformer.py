@@ -186,6 +186,7 @@ class CompiledTransformer:
             large = weight_bytes(self.model) > LARGE_BYTES
             in_loops = (is_quantized(m) or wants_widening(m) for m in self.model.modules())
             if not large and not any(in_loops):
+                self._version.check()
                 return self.model
             with self._lock:  # no step of another thread may see the version half added to
                 self._make_batched(large)
