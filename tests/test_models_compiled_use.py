@@ -4,6 +4,7 @@ of their own, from several threads, in forked processes. Right, or refused in on
 import copy
 import io
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -185,6 +186,19 @@ def test_a_copy_of_a_model_runs_in_the_same_loops(copied, activation):
     compiled = CompiledTransformer(copied(model))
     assert not compiled.plain
     assert compiled.report == CompiledTransformer(model).report
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda run: pickle.loads(pickle.dumps(run))])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_copy_of_a_compiled_model_is_one_of_its_own_model(copied, parallel):
+    compiled = CompiledTransformer(random_model(ODD), parallel=parallel)
+    other = copied(compiled)
+    assert (other.parallel, other.report) == (parallel, compiled.report)
+    assert other.model is not compiled.model
+    found, expected = (run(TOKEN, run.new_cache(1, 4)) for run in (other, compiled))
+    assert torch.equal(found, expected)
+    compiled.model.norm.weight.zero_()  # which is not that of the copy
+    assert torch.equal(other(TOKEN, other.new_cache(1, 4)), expected)
 
 
 def test_a_model_that_somebody_listens_to_as_a_whole_is_refused():

@@ -2,6 +2,7 @@
 one."""
 
 from collections.abc import Callable
+from functools import partial
 from threading import RLock
 from typing import Any, cast
 
@@ -46,13 +47,14 @@ class CompiledTransformer:
     drafted tokens); a step of several sequences attends in them (`batch`), and whatever else there
     is runs in the plain model.
 
-    Logits of one sequence in loops are fp32, whatever the weights are. Loops read matrices where
-    they lie, but for those of a small model in fp32 whose numbers are all bf16 (`narrowed`); of
-    these, of norms and biases, and of codes in the order that loops read, they have copies, and
-    steps of several sequences one more of matrices (`batch_linear`). So after a change of the
-    model, make another one (a step notices other numbers, hooks and modules: see `Version`).
-    Passes of one sequence wait for each other. What has no loops for one token runs in torch:
-    `plain` says what, and why.
+    Logits of one sequence in loops are fp32, whatever the weights are, and under torch.autocast,
+    too. Loops read matrices where they lie, but for those of a small model in fp32 whose numbers
+    are all bf16 (`narrowed`); of these, of norms and biases, and of codes in the order that loops
+    read, they have copies, and steps of several sequences one more of matrices (`batch_linear`). So
+    after a change of the model, make another one (a step notices other numbers, hooks and modules,
+    see `Version`, but no `forward` that was put into a module, nor another eps, window or
+    activation). A copy or a pickle is made anew of its model. Passes of one sequence wait for each
+    other. What has no loops for one token runs in torch: `plain` says what, and why.
 
     `parallel`: on all cores; by default where the model is large enough. Raises ValueError for a
     model that reads both ways, is not on the CPU, or whose weights are neither float32 nor
@@ -79,6 +81,10 @@ class CompiledTransformer:
         if self._narrowed is not None:
             self._version.add(model.parameters())
         use_large_pages(*(torch.from_numpy(w.arrays[0]) for w in self._work.codes.values()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as what it is made of: addresses and locks are of one process."""
+        return partial(type(self), parallel=self.parallel), (self.model,)
 
     def _make(self, model: Transformer) -> None:
         """Loops for the numbers of this model, the very same as those of `self.model`."""
