@@ -116,12 +116,16 @@ def test_a_token_beyond_the_positions_that_were_learned_is_refused_at_every_batc
         assert cache.length == 2
 
 
-def test_a_tensor_that_asks_for_a_second_token_of_one_is_refused():
+def test_a_tensor_that_asks_for_a_token_beyond_the_new_ones_is_refused():
     model = random_model(ODD)
-    compiled = CompiledTransformer(model)
-    assert compiled(TOKEN, model.new_cache(1, 4), at=torch.tensor([-1])).shape == (1, ODD.V)
-    with pytest.raises(ValueError, match="`at` is from -1 to 0"):
-        compiled(TOKEN, model.new_cache(1, 4), at=torch.tensor([5]))
+    for run in (model, CompiledTransformer(model)):
+        assert run(TOKEN, model.new_cache(1, 4), at=torch.tensor([-1])).shape == (1, ODD.V)
+        for wrong in (torch.tensor([1]), torch.tensor(5), torch.tensor([-2], dtype=torch.int32)):
+            with pytest.raises(ValueError, match="`at` is a token's number, -1 to 0"):
+                run(TOKEN, model.new_cache(1, 4), at=wrong)
+        at = torch.tensor([0, 2])  # the second sequence has no such token
+        with pytest.raises(ValueError, match=r"`at` is a token's number, -2 to 1, or int64 \[2\]"):
+            run(TOKEN.expand(2, 2), model.new_cache(2, 4), at=at)
 
 
 def other_forward(model: Transformer) -> None:
