@@ -240,6 +240,20 @@ def test_mixtures_and_vectors_that_do_not_fit_are_refused() -> None:
             quantized_matvec(packed, x)
 
 
+def test_what_is_no_tensor_or_wants_a_gradient_is_refused() -> None:
+    packed, given = pack_for_loops(matrix(3, 32, INT8)), torch.randn(2, 32)
+    for product, x in ((quantized_matvec, given[0]), (quantized_product, given)):
+        with pytest.raises(ValueError, match="take a torch tensor; got list"):
+            product(packed, x.tolist())  # type: ignore[arg-type]
+        expected = product(packed, x)
+        x.requires_grad_()
+        with pytest.raises(ValueError, match="have no gradient"):
+            product(packed, x)
+        with torch.no_grad():
+            assert torch.equal(product(packed, x), expected)
+        x.requires_grad_(False)
+
+
 @pytest.mark.parametrize("how", FORMATS, ids=str)
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.usefixtures("in_bytes")

@@ -50,7 +50,9 @@ Array = np.ndarray
 
 
 def quantized_matvec(w: Packed, x: torch.Tensor) -> torch.Tensor:
-    """w x on all threads: x fp32 [inputs], returns fp32 [outputs]. ValueError for another x."""
+    """w x on all threads: x fp32 [inputs], returns fp32 [outputs]. ValueError for another x, and
+    for one that wants a gradient."""
+    check_tensor(x)
     if x.dtype != torch.float32 or tuple(x.shape) != (w.inputs,) or x.device.type != "cpu":
         raise ValueError(
             f"this matrix multiplies fp32 [{w.inputs}] in the CPU's memory; got {x.dtype}"
@@ -59,8 +61,22 @@ def quantized_matvec(w: Packed, x: torch.Tensor) -> torch.Tensor:
     y = torch.zeros(w.outputs, dtype=torch.float32, device="cpu")
     n = workers_of_parallel_loops()
     bias = np.zeros(w.outputs, np.float32)
-    add_product.on(n)(w.arrays, bias, x.contiguous().numpy(), room_for(w), y.numpy(), n)
+    add_product.on(n)(w.arrays, bias, x.detach().contiguous().numpy(), room_for(w), y.numpy(), n)
     return y
+
+
+def check_tensor(x: torch.Tensor) -> None:
+    """ValueError for what is no tensor, or wants a gradient, which these products do not have."""
+    if not isinstance(x, torch.Tensor):
+        raise ValueError(
+            f"products of codes take a torch tensor; got {type(x).__name__}: call torch.tensor on"
+            " it."
+        )
+    if torch.is_grad_enabled() and x.requires_grad:
+        raise ValueError(
+            "products of codes in loops have no gradient: take decode() and torch's product, or"
+            " torch.no_grad()."
+        )
 
 
 class Sums(NamedTuple):

@@ -22,7 +22,7 @@ from twophase.kernels.compiled.lanes import has_pairs
 from twophase.kernels.compiled.linear import share
 from twophase.kernels.compiled.loops import STORED, inner, loop
 from twophase.kernels.compiled.numbers import value_of
-from twophase.kernels.compiled.quantized import int4, int8, n_tiles
+from twophase.kernels.compiled.quantized import check_tensor, int4, int8, n_tiles
 from twophase.kernels.compiled.threads import workers_even_if_forked
 
 _f32, _u32 = np.float32, np.uint32
@@ -32,7 +32,9 @@ Array = np.ndarray
 
 def quantized_product(w: Packed, x: torch.Tensor) -> torch.Tensor:
     """x wᵀ on all threads: x fp32 or bf16 [B, inputs], returns fp32 [B, outputs]. ValueError for
-    another x."""
+    another x, and for one that wants a gradient."""
+    check_tensor(x)
+    x = x.detach()
     fits = x.ndim == 2 and x.shape[1] == w.inputs and x.device.type == "cpu"
     if x.dtype not in STORED or not fits:
         raise ValueError(
