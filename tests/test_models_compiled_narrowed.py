@@ -1,8 +1,11 @@
 """A model in fp32 whose numbers are bf16 all along is read as such: the same logits, to the bit."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from twophase.kernels.mlp import ACTIVATIONS
 from twophase.models import load
 from twophase.models.compiled import CompiledTransformer, transformer
 from twophase.models.compiled.narrowed import narrowed
@@ -51,6 +54,12 @@ def test_a_scaled_embedding_is_scaled_as_the_plain_model_scales_it(monkeypatch):
     compiled = CompiledTransformer(model)
     assert "reading weights as" in compiled.report
     assert torch.equal(steps(model, compiled), steps(model, as_it_lies(model, monkeypatch)))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_model_of_any_activation_is_read_as_such(activation):
+    compiled = CompiledTransformer(rounded(replace(GEMMA, activation=activation)))
+    assert "reading weights as" in compiled.report
 
 
 @pytest.mark.parametrize("number", [1 + 2.0**-8, 1e-45, -3.1415927])

@@ -1,7 +1,10 @@
 """The compiled decode step as people use it: on caches of other models, after changes, with layers
 of their own, from several threads, in forked processes. Right, or refused in one sentence."""
 
+import copy
+import io
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -12,6 +15,7 @@ import torch
 from test_models_compiled import ODD, TOLERANCE, disagreement, random_model, steps, tokens
 from torch import nn
 
+from twophase.kernels.mlp import ACTIVATIONS
 from twophase.models.compiled import CompiledTransformer
 from twophase.models.generate import complete, on_path
 from twophase.models.layer_sizes import LinearAttention, StateSpace
@@ -112,12 +116,16 @@ def test_a_token_beyond_the_positions_that_were_learned_is_refused_at_every_batc
         assert cache.length == 2
 
 
-def test_a_tensor_that_asks_for_a_second_token_of_one_is_refused():
+def test_a_tensor_that_asks_for_a_token_beyond_the_new_ones_is_refused():
     model = random_model(ODD)
-    compiled = CompiledTransformer(model)
-    assert compiled(TOKEN, model.new_cache(1, 4), at=torch.tensor([-1])).shape == (1, ODD.V)
-    with pytest.raises(ValueError, match="`at` is from -1 to 0"):
-        compiled(TOKEN, model.new_cache(1, 4), at=torch.tensor([5]))
+    for run in (model, CompiledTransformer(model)):
+        assert run(TOKEN, model.new_cache(1, 4), at=torch.tensor([-1])).shape == (1, ODD.V)
+        for wrong in (torch.tensor([1]), torch.tensor(5), torch.tensor([-2], dtype=torch.int32)):
+            with pytest.raises(ValueError, match="`at` is a token's number, -1 to 0"):
+                run(TOKEN, model.new_cache(1, 4), at=wrong)
+        at = torch.tensor([0, 2])  # the second sequence has no such token
+        with pytest.raises(ValueError, match=r"`at` is a token's number, -2 to 1, or int64 \[2\]"):
+            run(TOKEN.expand(2, 2), model.new_cache(2, 4), at=at)
 
 
 def other_forward(model: Transformer) -> None:
@@ -168,6 +176,35 @@ def test_a_projection_to_steps_that_got_a_bias_runs_in_torch():
     assert disagreement(model, compiled, tokens(model, 9), prompt=3) < TOLERANCE
 
 
+def in_a_file(model: Transformer) -> Transformer:
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("copied", [copy.deepcopy, in_a_file])
+def test_a_copy_of_a_model_runs_in_the_same_loops(copied, activation):
+    model = random_model(replace(ODD, activation=activation))
+    compiled = CompiledTransformer(copied(model))
+    assert not compiled.plain
+    assert compiled.report == CompiledTransformer(model).report
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda run: pickle.loads(pickle.dumps(run))])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_copy_of_a_compiled_model_is_one_of_its_own_model(copied, parallel):
+    compiled = CompiledTransformer(random_model(ODD), parallel=parallel)
+    other = copied(compiled)
+    assert (other.parallel, other.report) == (parallel, compiled.report)
+    assert other.model is not compiled.model
+    found, expected = (run(TOKEN, run.new_cache(1, 4)) for run in (other, compiled))
+    assert torch.equal(found, expected)
+    compiled.model.norm.weight.zero_()  # which is not that of the copy
+    assert torch.equal(other(TOKEN, other.new_cache(1, 4)), expected)
+
+
 def test_a_model_that_somebody_listens_to_as_a_whole_is_refused():
     model = random_model(ODD)
     model.register_forward_hook(lambda *_: None)
@@ -188,6 +225,17 @@ def test_hooks_around_all_modules_there_are_are_noticed_before_and_after():
     finally:
         hook.remove()
     compiled(TOKEN, model.new_cache(1, 4))
+
+
+@pytest.mark.parametrize("B", [1, 2])
+def test_a_hook_of_the_whole_model_that_comes_later_is_noticed_at_every_batch(B):
+    model = random_model(ODD)
+    compiled = CompiledTransformer(model)
+    for _ in range(2):  # what runs batches is found in the first of them
+        compiled(TOKEN.expand(B, 1), model.new_cache(B, 4))
+    model.register_forward_hook(lambda module, given, logits: logits * 0)
+    with pytest.raises(ValueError, match="got a hook after its loops were made"):
+        compiled(TOKEN.expand(B, 1), model.new_cache(B, 4))
 
 
 @pytest.mark.parametrize("change", [
@@ -319,6 +367,21 @@ def test_the_default_dtype_of_torch_changes_nothing(dtype):
             assert (plain - ours).abs().max() < TOLERANCE * plain.std()
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+SCALED = replace(ODD, embedding_scale=2.0)
+
+
+@pytest.mark.parametrize("config", [SCALED, SLIDING, LATENT, LINEAR, STATE_SPACE])
+def test_the_default_device_of_torch_changes_nothing(config):
+    """Else loops would get the addresses of tensors that are not in the CPU's memory."""
+    model = random_model(config)
+    for ids in (TOKEN, torch.tensor([[3], [4]]), TOKEN.expand(1, 3)):
+        before = CompiledTransformer(model)(ids, model.new_cache(len(ids), 4))
+        cache = model.new_cache(len(ids), 4)
+        with torch.device("meta"):
+            after = CompiledTransformer(model)(ids, cache)
+        assert torch.equal(before, after)
 
 
 def test_threads_may_share_a_model_each_with_its_own_cache():

@@ -82,7 +82,8 @@ def run_grouped(
     starts = np.concatenate([[0], np.cumsum(counts)[touched]])  # the others have no visits
     whose = order.div(k, rounding_mode="floor")  # [n·k]: visit i is of token i // k
     rows = x.index_select(0, whose)  # [n·k, D]
-    between, y = torch.empty(n * k, w_gate.shape[1]), torch.empty_like(rows)
+    between = torch.empty(n * k, w_gate.shape[1], device="cpu")
+    y = torch.empty_like(rows)
     gate, up, down = (t.detach().numpy() for t in (w_gate, w_up, w_down))
     _grouped_mlp(rows.detach().numpy(), touched, starts, gate, up, down, between.numpy(), y.numpy())
     back = torch.empty_like(y)

@@ -1,15 +1,21 @@
 """The gated MLP of Llama, Mistral and Qwen: SwiGLU (Shazeer, 2020, arXiv 2002.05202, eq. 6)."""
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch.nn import functional
 
+
+def gelu_tanh(x: torch.Tensor) -> torch.Tensor:
+    """GELU by its formula with tanh. A function and no `partial`: a copy of a model has the very
+    same one, by which compiled loops know it."""
+    return functional.gelu(x, approximate="tanh")
+
+
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": functional.silu,
     "gelu": functional.gelu,
-    "gelu_tanh": partial(functional.gelu, approximate="tanh"),
+    "gelu_tanh": gelu_tanh,
     "relu": functional.relu,
 }
 

@@ -127,7 +127,7 @@ class FlatSpan:
         Made once for all layers that are alike."""
         if (blocks, window) not in self._works:
             tables = _padded([self.tables[i] for i in self.alone])  # [decoding, most]
-            ends = torch.tensor([self.ends[i] for i in self.alone])
+            ends = torch.tensor([self.ends[i] for i in self.alone], device="cpu")
             self._works[blocks, window] = paged_work(tables, ends, blocks, self.block_size, window)
         return self._works[blocks, window]
 
@@ -295,4 +295,5 @@ def _in_place(q: torch.Tensor, held: torch.Tensor) -> bool:
 def _padded(tables: Sequence[Sequence[int]]) -> torch.Tensor:
     """Block tables as one tensor, int64 [sequences, most]; what is behind an end is 0."""
     most = max(map(len, tables))
-    return torch.tensor([[*table, *[0] * (most - len(table))] for table in tables])
+    rows = [[*table, *[0] * (most - len(table))] for table in tables]
+    return torch.tensor(rows, device="cpu")  # loops read it

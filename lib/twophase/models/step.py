@@ -129,9 +129,11 @@ def check_positions(positions: torch.Tensor, span: Span, table: int) -> None:
 
 def check_at(at: torch.Tensor | int, B: int, T: int) -> None:
     """ValueError unless `at` is the number of one of T tokens, or holds one for each of B
-    sequences (whether those are below T, only the device knows)."""
+    sequences (of those on another device only that one knows whether they are below T)."""
     if isinstance(at, torch.Tensor):
         fits = at.shape in ((), (B,)) and at.dtype in (torch.int32, torch.int64)
+        if fits and at.is_cpu:
+            fits = not bool(((at < -T) | (at >= T)).any())
     else:
         fits = isinstance(at, int) and not isinstance(at, bool) and -T <= at < T
     if not fits:

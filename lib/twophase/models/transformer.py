@@ -247,7 +247,7 @@ class Transformer(nn.Module):
         except IndexError:
             raise ValueError(f"a token is outside the vocabulary: 0 to {c.V - 1}.") from None
         if c.embedding_scale != 1.0:  # rounded as the stream is, as Gemma was trained
-            x = x * torch.tensor(c.embedding_scale, dtype=x.dtype)
+            x = x * torch.tensor(c.embedding_scale, dtype=x.dtype, device="cpu")
         if c.learned_positions:  # what pads a block may stand beyond the table
             x = x + self.embed_positions(positions.clamp(max=c.learned_positions - 1))
         return x  # type: ignore[no-any-return]

@@ -5,7 +5,8 @@ What each computes is in torch one folder up (`attention`, `rope`, `latent_atten
 
 - `numbers`: bf16 bits to fp32 and back; exp and tanh that run on vectors.
 - `loops`: how a loop is compiled, for one core and for all; what it reads and stores.
-- `linear`: products with what stands before and after them: norm, activation, residual.
+- `linear`: products with what stands before and after them: norm, activation, residual; `dot`: a
+  row times a vector, and `tokens` times several where the processor has no products of bf16.
   `quantized`: the same of int8 and int4 codes, which `codes` lays out, and `quantized_bytes` where
   processors multiply bytes by fours; `quantized_tokens`: of several tokens, and `bf16_pairs` where
   they multiply bf16 by twos. `lanes`: registers and these instructions, made of `lane_code`.

@@ -197,7 +197,8 @@ def attend_latent_blocks(
     run = parts.attend_latents.on(workers())
     queries = (rows_of(q.float().contiguous()) for q in (q_latent, q_rope))
     stores = (rows_of(store[:, :, None]) for store in (latents, rope_keys))  # [tokens, 1, R]
-    out = torch.empty(len(q_latent), *q_latent.shape[2:], dtype=torch.float32)  # [B, N, R]
+    shape = len(q_latent), *q_latent.shape[2:]  # [B, N, R]
+    out = torch.empty(shape, dtype=torch.float32, device="cpu")
     with saying_so(run, latents.dtype):
         run(*queries, *stores, *work, np.float32(scale), 0.0, out.numpy())
     return out[:, None].to(q_latent.dtype)  # [B, 1, N, R]

@@ -9,6 +9,7 @@ from twophase.kernels.quantization.integers import Integers
 
 TILE = 128  # rows of a tile
 STEP = 8  # inputs that a loop takes at a time
+CHUNK = 8  # steps of a group at most that are summed by themselves
 Array = np.ndarray
 
 
@@ -44,6 +45,13 @@ class Packed:
         return Packed(n, self.inputs, (codes[tiles], scales[tiles], zeros[tiles]))
 
 
+def n_chunks(inputs: int, groups: int) -> int:
+    """Chunks of inputs that are summed by themselves, at most eight steps of one group each: in a
+    longer sum fp32 would round what comes late to what was found early."""
+    steps = inputs // STEP // groups
+    return groups * steps // max(n for n in range(1, CHUNK + 1) if steps % n == 0)
+
+
 def pack_for_loops(*matrices: Integers) -> Packed:
     """Quantized matrices of the same inputs, one below the other, as loops read them (a copy).
 
@@ -68,7 +76,7 @@ def pack_for_loops(*matrices: Integers) -> Packed:
         )
     unpacked = [m.unpacked() for m in matrices]
     scales = _tiles(torch.cat([_scales(m) for m in matrices]))  # [tiles, groups, 128]
-    zeros = torch.empty(0, scales.shape[1], TILE, dtype=torch.uint8)
+    zeros = torch.empty(0, scales.shape[1], TILE, dtype=torch.uint8, device="cpu")
     if f.affine:
         zeros = _tiles(torch.cat([z for _, z in unpacked if z is not None]))
     bits = scales.dtype == torch.bfloat16
@@ -84,7 +92,7 @@ def _scales(m: Integers) -> torch.Tensor:
     """The scales [O, groups], 0 where all weights of a group are: loops add Σ code·x and take
     offset·Σ x away, and what rounding leaves between these two no scale may multiply."""
     codes, zeros = m.unpacked()
-    offset = torch.tensor(m.format.half) if zeros is None else zeros[..., None]
+    offset = torch.tensor(m.format.half, device="cpu") if zeros is None else zeros[..., None]
     groups = codes.view(*m.scales.shape, -1)  # [O, groups, group]
     return m.scales.masked_fill((groups == offset).all(-1), 0)
 

@@ -16,8 +16,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 PATIENCE_S = 2.0
 SENTENCE = (
-    "compiling the kernels for this machine: once for each dtype, about half a minute; later runs"
-    " find them in the cache"
+    "compiling the kernels for this machine, about half a minute: once for each dtype, each order"
+    " of kinds of layers, and for one core and all; later runs find them in the cache"
 )
 # What Numba's environment sets (`NUMBA_BOUNDSCHECK=1`) that makes other machine code of one text.
 SETTINGS = (

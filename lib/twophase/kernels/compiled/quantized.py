@@ -5,13 +5,17 @@ Fewer bytes are less time only if a loop reads them as fast as memory delivers, 
 decides that. Codes lie in tiles of 128 rows. A word of 32 bits has codes of one row: those of eight
 inputs (4 bits), or of four (8 bits); the words of the 128 rows lie side by side. So a loop runs
 over rows, which fill vector registers, and reads eight numbers of x for all of them; a group of
-inputs needs its scales once, at its end, and no sum runs across a register. In the natural layout
-each group of a row ends in such a sum, and a wide x is read again for every row.
+inputs needs its scales at its end, or that of a chunk, and no sum runs across a register. In the
+natural layout each group of a row ends in such a sum, and a wide x is read again for every row.
 
 A code becomes a float without a conversion: its bits, put at the top of a fraction below the
-exponent of 1, are 1 + c / 2**b. What that adds to the sum goes with the zero point:
+exponent of 1, are 1 + c / 2**b, and less 1.5 that is f = (c − m) / 2**b, to the last digit, where m
+is the middle of the codes. What is left of a zero point goes at the end of a chunk of a group:
 
-    Σ_i s·(c_i − z)·x_i  =  s·(2**b·Σ_i (1 + c_i / 2**b)·x_i − (2**b + z)·Σ_i x_i)    in a group
+    Σ_i s·(c_i − z)·x_i  =  s·(2**b·Σ_i f_i·x_i − (z − m)·Σ_i x_i)
+
+(Left in until the end, those 1.5 would save an instruction a code. But sums near 1.5·Σ x_i are
+rounded as such: of a wide group of x with a mean three digits were lost.)
 
 Where the processor multiplies bytes by fours, x becomes whole numbers and codes stay what they are
 (`quantized_bytes`): a third of the instructions for 4 bits, a quarter for 8. Which of both a loop
@@ -25,7 +29,7 @@ import numpy as np
 import torch
 from numba.extending import overload
 
-from twophase.kernels.compiled.codes import STEP, TILE, Packed
+from twophase.kernels.compiled.codes import STEP, TILE, Packed, n_chunks
 from twophase.kernels.compiled.lanes import has_bytes
 from twophase.kernels.compiled.linear import activate, normalize, share
 from twophase.kernels.compiled.loops import inner, loop
@@ -46,21 +50,37 @@ Array = np.ndarray
 
 
 def quantized_matvec(w: Packed, x: torch.Tensor) -> torch.Tensor:
-    """w x on all threads: x fp32 [inputs], returns fp32 [outputs]. ValueError for another x."""
+    """w x on all threads: x fp32 [inputs], returns fp32 [outputs]. ValueError for another x, and
+    for one that wants a gradient."""
+    check_tensor(x)
     if x.dtype != torch.float32 or tuple(x.shape) != (w.inputs,) or x.device.type != "cpu":
         raise ValueError(
             f"this matrix multiplies fp32 [{w.inputs}] in the CPU's memory; got {x.dtype}"
             f" {list(x.shape)} on {x.device}."
         )
-    y = torch.zeros(w.outputs, dtype=torch.float32)
+    y = torch.zeros(w.outputs, dtype=torch.float32, device="cpu")
     n = workers_of_parallel_loops()
     bias = np.zeros(w.outputs, np.float32)
-    add_product.on(n)(w.arrays, bias, x.contiguous().numpy(), room_for(w), y.numpy(), n)
+    add_product.on(n)(w.arrays, bias, x.detach().contiguous().numpy(), room_for(w), y.numpy(), n)
     return y
 
 
+def check_tensor(x: torch.Tensor) -> None:
+    """ValueError for what is no tensor, or wants a gradient, which these products do not have."""
+    if not isinstance(x, torch.Tensor):
+        raise ValueError(
+            f"products of codes take a torch tensor; got {type(x).__name__}: call torch.tensor on"
+            " it."
+        )
+    if torch.is_grad_enabled() and x.requires_grad:
+        raise ValueError(
+            "products of codes in loops have no gradient: take decode() and torch's product, or"
+            " torch.no_grad()."
+        )
+
+
 class Sums(NamedTuple):
-    """Of the inputs of each group, fp32 [groups]."""
+    """Of the inputs of each chunk, fp32 [chunks]."""
 
     sums: Array
 
@@ -70,7 +90,7 @@ def room_for(w: Packed, in_bytes: bool | None = None) -> Sums | Bytes:
     processor multiplies them."""
     if has_bytes() if in_bytes is None else in_bytes:
         return room_for_bytes(w.inputs, w.groups)
-    return Sums(np.empty(w.groups, np.float32))
+    return Sums(np.empty(n_chunks(w.inputs, w.groups), np.float32))
 
 
 @inner
@@ -88,10 +108,10 @@ def prepare(x: Array, given: Any) -> None:
 def _prepare(x, given):  # type: ignore[no-untyped-def]
     if given.instance_class is Bytes:
         return lambda x, given: make_bytes(x, given)
-    return _sum_groups
+    return _sum_chunks
 
 
-def _sum_groups(x, given):  # type: ignore[no-untyped-def]
+def _sum_chunks(x, given):  # type: ignore[no-untyped-def]
     size = len(x) // len(given.sums)
     for g in range(len(given.sums)):
         total = _f32(0)
@@ -115,11 +135,12 @@ def _multiply_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
 
 def _int4_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
     codes, scales, zeros = matrix
-    steps, found = codes.shape[1] // scales.shape[1], np.empty(TILE, _f32)
+    chunks, found = len(given.sums), np.empty(TILE, _f32)
+    steps = codes.shape[1] // chunks
     out[:] = _f32(0)
-    for group in range(scales.shape[1]):
+    for chunk in range(chunks):
         found[:] = _f32(0)
-        for j in range(group * steps, (group + 1) * steps):
+        for j in range(chunk * steps, (chunk + 1) * steps):
             i = STEP * j
             a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
             e, f, g, h = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
@@ -129,16 +150,18 @@ def _int4_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
                 first = a * int4(w << 19) + b * int4(w << 11) + c * int4(w << 3) + d * int4(w >> 5)
                 last = e * int4(w << 15) + f * int4(w << 7) + g * int4(w >> 1) + h * int4(w >> 9)
                 found[r] += first + last
-        end_group(tile, group, found, given.sums[group], 16, scales, zeros, out)
+        group = chunk * scales.shape[1] // chunks
+        end_chunk(tile, group, found, given.sums[chunk], 16, scales, zeros, out)
 
 
 def _int8_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
     codes, scales, zeros = matrix
-    steps, found = codes.shape[1] // scales.shape[1], np.empty(TILE, _f32)
+    chunks, found = len(given.sums), np.empty(TILE, _f32)
+    steps = codes.shape[1] // chunks
     out[:] = _f32(0)
-    for group in range(scales.shape[1]):
+    for chunk in range(chunks):
         found[:] = _f32(0)
-        for j in range(group * steps, (group + 1) * steps):
+        for j in range(chunk * steps, (chunk + 1) * steps):
             i = STEP * j
             a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
             e, f, g, h = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
@@ -148,31 +171,33 @@ def _int8_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
                 first = a * int8(w << 15) + b * int8(w << 7) + c * int8(w >> 1) + d * int8(w >> 9)
                 last = e * int8(v << 15) + f * int8(v << 7) + g * int8(v >> 1) + h * int8(v >> 9)
                 found[r] += first + last
-        end_group(tile, group, found, given.sums[group], 256, scales, zeros, out)
+        group = chunk * scales.shape[1] // chunks
+        end_chunk(tile, group, found, given.sums[chunk], 256, scales, zeros, out)
 
 
 @inner
 def int4(word: np.uint64) -> np.float32:
-    """1 + c / 16, where the code c stands in the four highest bits of the fraction."""
-    return _u32(_u32(word) & _u32(0x780000) | BITS_OF_1).view(_f32)
+    """(c − 8) / 16, where the code c stands in the four highest bits of the fraction."""
+    return _u32(_u32(word) & _u32(0x780000) | BITS_OF_1).view(_f32) - _f32(1.5)
 
 
 @inner
 def int8(word: np.uint64) -> np.float32:
-    """1 + c / 256, where the code c stands in the eight highest bits of the fraction."""
-    return _u32(_u32(word) & _u32(0x7F8000) | BITS_OF_1).view(_f32)
+    """(c − 128) / 256, where the code c stands in the eight highest bits of the fraction."""
+    return _u32(_u32(word) & _u32(0x7F8000) | BITS_OF_1).view(_f32) - _f32(1.5)
 
 
 @inner
-def end_group(
+def end_chunk(
     tile: int, group: int, found: Array, x_sum: np.float32, levels: int, scales: Array,
     zeros: Array, out: Array,
 ) -> None:  # fmt: skip
-    """What a group adds to the rows of its tile, once its sums are found."""
+    """What a chunk of a group adds to the rows of its tile, once its sums are found."""
     middle = _f32(levels // 2)
     for r in range(TILE):
-        zero = _f32(zeros[tile, group, r]) if len(zeros) else middle
-        total = _f32(levels) * found[r] - (_f32(levels) + zero) * x_sum
+        total = _f32(levels) * found[r]
+        if len(zeros):
+            total -= (_f32(zeros[tile, group, r]) - middle) * x_sum
         out[r] += value_of(scales[tile, group, r]) * total
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from twophase.kernels.compiled.codes import STEP, TILE
+from twophase.kernels.compiled.codes import TILE, n_chunks
 from twophase.kernels.compiled.lanes import (
     LANES,
     add_bytes,
@@ -34,7 +34,6 @@ from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.prefetch import prefetch
 
 _f32, _i8, _i32 = np.float32, np.int8, np.int32
-CHUNK = 8  # steps of a group at most that share a unit
 LARGEST = _f32(8_355_000)  # a little below 127·(1 + 256 + 65536), the largest n that fits
 SMALLEST = _f32(1e-30)  # inputs below it are nothing: their unit would have no inverse
 # How far ahead memory is asked for codes: arithmetic keeps a core from asking for enough by itself.
@@ -54,9 +53,8 @@ class Bytes(NamedTuple):
 
 
 def room_for_bytes(inputs: int, groups: int) -> Bytes:
-    """Room for a vector, in chunks of at most eight steps that divide a group."""
-    steps = inputs // STEP // groups
-    chunks = groups * steps // max(n for n in range(1, CHUNK + 1) if steps % n == 0)
+    """Room for a vector; each chunk has a unit."""
+    chunks = n_chunks(inputs, groups)
     digits = np.zeros((3, inputs), np.int8)
     sums, units = np.zeros((chunks, 3), np.int32), np.zeros(chunks, np.float32)
     return Bytes(digits, digits.view(np.uint32), sums, units)

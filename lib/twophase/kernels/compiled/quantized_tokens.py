@@ -2,9 +2,10 @@
 several of them.
 
 Where one token is bound by memory, sixteen are bound by arithmetic. So a tile stays in the caches
-while all tokens go through it. Tokens in fp32 go four at a time. Tokens in bf16 meet codes that are
-bf16, too, which loses nothing (a code has no more digits than that), and many processors multiply
-bf16 in pairs, twice as many in an instruction (`bf16_pairs`).
+while all tokens go through it. Tokens in fp32 go four at a time, and a code becomes a float as in
+`quantized`. Tokens in bf16 meet codes that are bf16, too, which loses nothing (a code has no more
+digits than that), and many processors multiply bf16 in pairs, twice as many in an instruction
+(`bf16_pairs`).
 """
 
 from typing import Any
@@ -16,23 +17,24 @@ from numba.extending import overload
 
 from twophase.kernels.compiled.bf16_pairs import TOKENS as PAIR_TOKENS
 from twophase.kernels.compiled.bf16_pairs import add_pair_products
-from twophase.kernels.compiled.codes import STEP, TILE, Packed
+from twophase.kernels.compiled.codes import STEP, TILE, Packed, n_chunks
 from twophase.kernels.compiled.lanes import has_pairs
 from twophase.kernels.compiled.linear import share
 from twophase.kernels.compiled.loops import STORED, inner, loop
 from twophase.kernels.compiled.numbers import value_of
-from twophase.kernels.compiled.quantized import int4, int8, n_tiles
+from twophase.kernels.compiled.quantized import check_tensor, int4, int8, n_tiles
 from twophase.kernels.compiled.threads import workers_even_if_forked
 
 _f32, _u32 = np.float32, np.uint32
 TOKENS = 4  # at a time
-CHUNK = 8  # steps of a group at most that become floats together, and stay in the first-level cache
 Array = np.ndarray
 
 
 def quantized_product(w: Packed, x: torch.Tensor) -> torch.Tensor:
     """x wᵀ on all threads: x fp32 or bf16 [B, inputs], returns fp32 [B, outputs]. ValueError for
-    another x."""
+    another x, and for one that wants a gradient."""
+    check_tensor(x)
+    x = x.detach()
     fits = x.ndim == 2 and x.shape[1] == w.inputs and x.device.type == "cpu"
     if x.dtype not in STORED or not fits:
         raise ValueError(
@@ -40,15 +42,15 @@ def quantized_product(w: Packed, x: torch.Tensor) -> torch.Tensor:
             f" {x.dtype} {list(x.shape)} on {x.device}."
         )
     if not len(x):
-        return torch.empty(0, w.outputs, dtype=torch.float32)
+        return torch.empty(0, w.outputs, dtype=torch.float32, device="cpu")
     if x.dtype == torch.bfloat16 and has_pairs():
         return _product_of_pairs(w, x)
     x = x.float()
     padded = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % TOKENS))
-    groups = w.arrays[1].shape[1]
-    sums = padded.view(len(padded), groups, -1).sum(2).T.contiguous()  # [groups, B]
+    chunks = n_chunks(w.inputs, w.groups)
+    sums = padded.view(len(padded), chunks, -1).sum(2).T.contiguous()  # [chunks, B]
     inputs = padded.T.contiguous()  # [inputs, B]
-    y = torch.empty(len(padded), w.outputs, dtype=torch.float32)
+    y = torch.empty(len(padded), w.outputs, dtype=torch.float32, device="cpu")
     n = workers_even_if_forked()
     multiply_tokens.on(n)(w.arrays, inputs.numpy(), sums.numpy(), y.numpy(), n)
     return y[: len(x)]
@@ -58,12 +60,11 @@ def _product_of_pairs(w: Packed, x: torch.Tensor) -> torch.Tensor:
     """The same for bf16 on processors that multiply it in pairs."""
     padded = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % PAIR_TOKENS))
     B, steps = len(padded), w.inputs // STEP
-    size = steps // w.arrays[1].shape[1]  # of a group
-    chunk = max(n for n in range(1, CHUNK + 1) if size % n == 0)
+    chunks = n_chunks(w.inputs, w.groups)  # which are floats together, in the first-level cache
     eights = padded.view(torch.int16).view(B, steps, 2, 2, 2)  # inputs i and i + 2 are a pair
     pairs = eights.permute(1, 2, 4, 0, 3).contiguous().view(torch.int32)  # [steps, 2, 2, B, 1]
-    sums = padded.float().view(B, steps // chunk, -1).sum(2).T.contiguous()  # [chunks, B]
-    y = torch.empty(B, w.outputs, dtype=torch.float32)
+    sums = padded.float().view(B, chunks, -1).sum(2).T.contiguous()  # [chunks, B]
+    y = torch.empty(B, w.outputs, dtype=torch.float32, device="cpu")
     n = workers_even_if_forked()
     inputs = pairs.view(torch.uint32).view(-1, B).numpy()  # [inputs / 2, B]
     multiply_pairs.on(n)(w.arrays, inputs, sums.numpy(), y.numpy(), n)
@@ -72,8 +73,8 @@ def _product_of_pairs(w: Packed, x: torch.Tensor) -> torch.Tensor:
 
 @loop
 def multiply_tokens(w: Any, x: Array, sums: Array, y: Array, parts: int) -> None:
-    """y [B, outputs] of x [inputs, B], B a multiple of four; `w` is `Packed.arrays`, sums [groups,
-    B] of the inputs of each group."""
+    """y [B, outputs] of x [inputs, B], B a multiple of four; `w` is `Packed.arrays`, sums [chunks,
+    B] of the inputs of each chunk, some of which are a group."""
     for part in numba.prange(parts):
         begin, end = share(part, parts, n_tiles(y.shape[1]))
         out = np.empty(TOKENS * TILE, _f32)
@@ -131,18 +132,21 @@ def read_chunk(
 def multiply_tile_by_four(w: Any, tile: int, x: Array, b: int, sums: Array, out: Array) -> None:
     """out [4·128] = the rows of one tile times the tokens b to b + 3."""
     codes, scales, zeros = w
-    steps, found = codes.shape[1] // scales.shape[1], np.empty(TOKENS * TILE, _f32)
+    chunks, found = len(sums), np.empty(TOKENS * TILE, _f32)
+    steps, levels = codes.shape[1] // chunks, _f32(levels_of(codes))
     out[:] = _f32(0)
-    for group in range(scales.shape[1]):
+    for chunk in range(chunks):
         found[:] = _f32(0)
-        for j in range(group * steps, (group + 1) * steps):
+        for j in range(chunk * steps, (chunk + 1) * steps):
             add_four_inputs(codes, tile, j, 0, x, b, found)
             add_four_inputs(codes, tile, j, 1, x, b, found)
-        levels = _f32(levels_of(codes))
+        group = chunk * scales.shape[1] // chunks
         for t in range(TOKENS):
             for r in range(TILE):
-                zero = _f32(zeros[tile, group, r]) if len(zeros) else levels / _f32(2)
-                total = levels * found[t * TILE + r] - (levels + zero) * sums[group, b + t]
+                total = levels * found[t * TILE + r]
+                if len(zeros):
+                    zero = _f32(zeros[tile, group, r]) - levels / _f32(2)
+                    total -= zero * sums[chunk, b + t]
                 out[t * TILE + r] += value_of(scales[tile, group, r]) * total
 
 
@@ -150,7 +154,8 @@ def multiply_tile_by_four(w: Any, tile: int, x: Array, b: int, sums: Array, out:
 def add_four_inputs(
     codes: Array, tile: int, j: int, half: int, x: Array, b: int, found: Array
 ) -> None:
-    """found [4·128] += (1 + c / 2**b)·x of four inputs, half of step j, for four tokens."""
+    """found [4·128] += (c − m) / 2**b·x of four inputs, half of step j, for four tokens, where m is
+    the middle of the codes."""
     i = STEP * j + STEP // 2 * half
     a0, a1, a2, a3 = x[i, b], x[i, b + 1], x[i, b + 2], x[i, b + 3]
     b0, b1, b2, b3 = x[i + 1, b], x[i + 1, b + 1], x[i + 1, b + 2], x[i + 1, b + 3]
@@ -170,7 +175,8 @@ def levels_of(codes: Array) -> int:
 
 
 def four_floats(codes: Array, tile: int, j: int, half: int, r: int) -> tuple[Any, ...]:
-    """The floats 1 + c / 2**bits of four inputs of a row. Only compiled code calls it."""
+    """The floats (c − m) / 2**bits of four inputs of a row, where m is the middle of the codes.
+    Only compiled code calls it."""
     raise NotImplementedError("four_floats is for compiled code.")
 
 

@@ -106,7 +106,7 @@ class IntegerFormat:
         scales, zeros = self.grid(w)
         scales = self.spread(scales, w.shape[1])
         zeros = None if zeros is None else self.spread(zeros, w.shape[1])
-        offset = torch.tensor(float(self.half)) if zeros is None else zeros.float()
+        offset = self.half if zeros is None else zeros.float()
         return (self.round(w, scales, zeros).float() - offset) * scales.float()
 
     def spread(self, per_group: torch.Tensor, inputs: int) -> torch.Tensor:
@@ -171,7 +171,7 @@ class Integers:
     def decode(self) -> torch.Tensor:
         """The weights that the codes stand for, fp32 [O, I]."""
         codes, zeros = self.unpacked()
-        f, offset = self.format, torch.tensor(float(self.format.half))
+        f, offset = self.format, torch.tensor(float(self.format.half), device="cpu")
         if zeros is not None:
             offset = f.spread(zeros, self.inputs).float()
         return (codes.float() - offset) * f.spread(self.scales, self.inputs).float()

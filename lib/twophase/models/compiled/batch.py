@@ -33,7 +33,8 @@ class CompiledStore(KVCache):
         """What one query of each sequence finds, [B, 1, N, H]; zeros where it is not real."""
         check_window(self.store, self.layer, window)
         lengths = torch.tensor(
-            [start + 1 if n else 0 for start, n in zip(span.starts, span.n_new, strict=True)]
+            [start + 1 if n else 0 for start, n in zip(span.starts, span.n_new, strict=True)],
+            device="cpu",
         )
         keys, values = self.store.held
         return compiled_attention(q, keys, values, lengths, window=window, **options)

@@ -25,7 +25,8 @@ class Embedding:
             self.positions = stored(model.embed_positions.weight, c.learned_positions, c.D)
         # rounded as the plain model rounds it
         dtype = work.model.embed_tokens.weight.dtype
-        self.scale = np.float32(torch.tensor(c.embedding_scale, dtype=dtype).item())
+        scale = torch.tensor(c.embedding_scale, dtype=dtype, device="cpu")
+        self.scale = np.float32(scale.item())
 
     def __call__(self, tokens: torch.Tensor, span: Span) -> np.ndarray:
         """fp32 [D] of one token [1, 1]. ValueError for one that is none."""

@@ -88,10 +88,10 @@ class Workspace:
         """The same for all positions that are known, this one among them: [positions, H/2]."""
         if position >= self._known:
             known = max(256, 2 * position)
-            for name, tables in self.model.rope(torch.arange(known)).items():
-                rows = (
-                    (torch.zeros(known, 0, dtype=torch.float32),) * 2 if tables is None else tables
-                )
+            positions = torch.arange(known, device="cpu")
+            none = torch.zeros(known, 0, dtype=torch.float32, device="cpu")
+            for name, tables in self.model.rope(positions).items():
+                rows = (none, none) if tables is None else tables
                 self._tables[name] = tuple(table.numpy() for table in rows)
             self._of_kinds.clear()
             self._known = known  # now that all are there: loops read them unasked

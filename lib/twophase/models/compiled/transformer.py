@@ -2,6 +2,7 @@
 one."""
 
 from collections.abc import Callable
+from functools import partial
 from threading import RLock
 from typing import Any, cast
 
@@ -9,7 +10,6 @@ import torch
 from torch import nn
 
 from twophase.kernels.compiled.compiling import saying_so
-from twophase.kernels.compiled.loops import STORED
 from twophase.kernels.compiled.pages import use_large_pages
 from twophase.kernels.compiled.threads import workers, workers_of_parallel_loops
 from twophase.kernels.span import span_counts
@@ -18,17 +18,18 @@ from twophase.models.compiled.batch import batch_step
 from twophase.models.compiled.batch_linear import wants_widening, with_batch_linears
 from twophase.models.compiled.ends import Embedding, Head, PlainEmbedding, PlainHead
 from twophase.models.compiled.halves import Half
+from twophase.models.compiled.inputs import check_model, number_of
 from twophase.models.compiled.make import in_runs, make_half
 from twophase.models.compiled.narrowed import narrowed
 from twophase.models.compiled.plain import PlainBlock, halves_of
 from twophase.models.compiled.quantized import is_quantized, packed_alone
 from twophase.models.compiled.several import Several, without_loops
 from twophase.models.compiled.token import Token, Workspace
-from twophase.models.compiled.weights import NoKernel, Version, check_kind, hooks_of
+from twophase.models.compiled.weights import NoKernel, Version, check_kind
 from twophase.models.compiled.whole import whole_of
 from twophase.models.linear import linears
 from twophase.models.quantize.linear import weight_bytes
-from twophase.models.step import check_at, check_positions
+from twophase.models.step import check_positions
 from twophase.models.transformer import Block, Transformer
 
 _Made = Callable[[Transformer, Workspace], Callable[..., Any]]
@@ -46,13 +47,14 @@ class CompiledTransformer:
     drafted tokens); a step of several sequences attends in them (`batch`), and whatever else there
     is runs in the plain model.
 
-    Logits of one sequence in loops are fp32, whatever the weights are. Loops read matrices where
-    they lie, but for those of a small model in fp32 whose numbers are all bf16 (`narrowed`); of
-    these, of norms and biases, and of codes in the order that loops read, they have copies, and
-    steps of several sequences one more of matrices (`batch_linear`). So after a change of the
-    model, make another one (a step notices other numbers, hooks and modules: see `Version`).
-    Passes of one sequence wait for each other. What has no loops for one token runs in torch:
-    `plain` says what, and why.
+    Logits of one sequence in loops are fp32, whatever the weights are, and under torch.autocast,
+    too. Loops read matrices where they lie, but for those of a small model in fp32 whose numbers
+    are all bf16 (`narrowed`); of these, of norms and biases, and of codes in the order that loops
+    read, they have copies, and steps of several sequences one more of matrices (`batch_linear`). So
+    after a change of the model, make another one (a step notices other numbers, hooks and modules,
+    see `Version`, but no `forward` that was put into a module, nor another eps, window or
+    activation). A copy or a pickle is made anew of its model. Passes of one sequence wait for each
+    other. What has no loops for one token runs in torch: `plain` says what, and why.
 
     `parallel`: on all cores; by default where the model is large enough. Raises ValueError for a
     model that reads both ways, is not on the CPU, or whose weights are neither float32 nor
@@ -79,6 +81,10 @@ class CompiledTransformer:
         if self._narrowed is not None:
             self._version.add(model.parameters())
         use_large_pages(*(torch.from_numpy(w.arrays[0]) for w in self._work.codes.values()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as what it is made of: addresses and locks are of one process."""
+        return partial(type(self), parallel=self.parallel), (self.model,)
 
     def _make(self, model: Transformer) -> None:
         """Loops for the numbers of this model, the very same as those of `self.model`."""
@@ -186,6 +192,7 @@ class CompiledTransformer:
             large = weight_bytes(self.model) > LARGE_BYTES
             in_loops = (is_quantized(m) or wants_widening(m) for m in self.model.modules())
             if not large and not any(in_loops):
+                self._version.check()
                 return self.model
             with self._lock:  # no step of another thread may see the version half added to
                 self._make_batched(large)
@@ -253,48 +260,3 @@ class CompiledTransformer:
         except BaseException:  # Ctrl-C, too: what is half written is not to be committed
             cache.discard()
             raise
-
-
-def number_of(at: torch.Tensor | int, B: int, T: int) -> int:
-    """`at` as a number from 0 to T - 1: of the tokens of one sequence, or of the only one of each.
-    ValueError as `check_at`, or for a number that there is not."""
-    check_at(at, B, T)
-    if isinstance(at, int):
-        return at % T
-    if ((at < -T) | (at >= T)).any():
-        raise ValueError(
-            f"`at` is from {-T} to {T - 1}, by the new tokens of a sequence; got {at}."
-        )
-    return int(at.flatten()[0]) % T
-
-
-def check_model(model: nn.Module) -> None:
-    """ValueError, in one sentence, unless compiled loops can run the model."""
-    if type(model) is not Transformer:
-        raise ValueError(
-            f"the compiled path runs a Transformer as it was built; got a {type(model).__name__}:"
-            " take the plain path."
-        )
-    if any(module == 0 for module, _ in hooks_of(model)):
-        raise ValueError(
-            "hooks are called around every module (register_module_forward_hook), which compiled"
-            " steps do not call: remove them, or take the plain path."
-        )
-    if model._forward_hooks or model._forward_pre_hooks or "forward" in vars(model):
-        raise ValueError(
-            "the whole model has hooks or another forward put in, which compiled steps do not call:"
-            " take the plain path, or hook its layers."
-        )
-    if not model.config.causal:
-        raise ValueError("a model that reads both ways has no decode step to compile.")
-    if model.device.type != "cpu":
-        raise ValueError(
-            f"the compiled path runs on the CPU, and this model is on {model.device}: take the"
-            " plain path, or move the model."
-        )
-    dtype = model.embed_tokens.weight.dtype
-    if dtype not in STORED:
-        raise ValueError(
-            f"compiled loops read float32 and bfloat16, and these weights are {dtype}: take the"
-            " plain path, or convert the model."
-        )

@@ -36,7 +36,8 @@ class Whole:
         """Logits fp32 [1, V] of one token [1, 1]; the cache waits for its commit."""
         token = self.embed.number_of(tokens)
         runs = tuple([run.given(span, cache) for run in self.runs])
-        logits = torch.empty(1, self.head.V, dtype=torch.float32)  # the caller's own
+        # the caller's own; a default device must not have it, since the loop gets its address
+        logits = torch.empty(1, self.head.V, dtype=torch.float32, device="cpu")
         self.run(token, span.starts[0], *self.ends, runs, logits.data_ptr(), self.work.workers)
         return self.head.capped(logits)
 
