@@ -3,8 +3,11 @@ nothing outside my/."""
 
 from __future__ import annotations
 
+import copy
 import html
+import pickle
 import random
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +28,7 @@ from twophase.checks import registry
 from twophase.checks.exercise import Case
 from twophase.lab import check, checking, course, hint, progress, record, showing, solution, timed
 from twophase.lab.library import used
-from twophase.lab.shown import CheckFailed, LabError
+from twophase.lab.shown import CheckFailed, LabError, Later, Points
 from twophase.protocol import NotYet
 
 ID = "kv_cache-max_batch"
@@ -246,6 +249,23 @@ def test_an_answer_has_the_notebooks_default_dtype_and_the_check_the_usual_one(
     assert check(ID) == exercise.points
     answers = [("answer", torch.float64), ("callback", torch.float32), ("answer", torch.float64)]
     assert seen == [("cases", torch.float32), *answers, *answers]
+
+
+@pytest.mark.parametrize("shown", [Points(2.0, 3), Later(0.0, 4)])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))]
+)
+def test_points_can_be_copied(shown: Points | Later, copied: Callable[[Any], Any]) -> None:
+    again = copied(shown)
+    assert type(again) is type(shown)
+    assert (again, again.out_of) == (shown, shown.out_of)
+
+
+@pytest.mark.parametrize("shown", [Points(2.0, 3), Later(0.0, 4)])
+def test_a_mean_of_points_is_a_plain_number(shown: Points | Later) -> None:
+    for found in (statistics.mean([shown, shown]), statistics.median([shown, shown])):
+        assert type(found) is float
+        assert found == shown
 
 
 def test_an_unknown_id_gets_the_nearest_known_one(names: dict[str, Any]) -> None:
