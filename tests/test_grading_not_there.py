@@ -68,6 +68,11 @@ def test_an_answer_that_wants_a_loop_of_events_is_told_that_there_is_none() -> N
         ('(Caused by NameResolutionError("example.com"))', WHY_REFUSED),
         ("EOFError: Ran out of input", ""),
         ("ValueError: the file was not found", ""),
+        ("ValueError: Permission denied", ""),
+        ("Case “one”: Exception: a PermissionError, it seems", ""),
+        ("ValueError: no data: [Errno 13] Permission denied: 'data.json'", WHY_REFUSED),
+        ("PermissionError: [Errno 13] Permission denied: 'data.json'", WHY_REFUSED),
+        ("RuntimeError: unable to open shared memory object: Permission denied", WHY_REFUSED),
     ],
 )
 def test_an_error_says_what_was_not_there_and_another_one_does_not(error: str, why: str) -> None:

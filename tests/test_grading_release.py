@@ -357,7 +357,10 @@ def test_nbgrader_takes_a_held_back_check_cell_for_no_points_yet_and_for_no_erro
     cell = next(
         c for c in nbformat.read(out / NOTEBOOK, as_version=4).cells if c.id == f"{HELD}-check"
     )
-    cell.outputs = [nbformat.v4.new_output("stream", text=f"{HELD}: ..."), shown(repr(Later(2)))]
+    cell.outputs = [
+        nbformat.v4.new_output("stream", text=f"{HELD}: ..."),
+        shown(repr(Later(0.0, 2))),
+    ]
     assert determine_grade(cell) == (0.0, 2)
 
 

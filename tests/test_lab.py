@@ -3,10 +3,15 @@ nothing outside my/."""
 
 from __future__ import annotations
 
+import copy
 import html
+import pickle
+import random
+import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,9 +25,10 @@ from notebook_tools import small_solution
 from patience import PATIENCE_S
 
 from twophase.checks import registry
+from twophase.checks.exercise import Case
 from twophase.lab import check, checking, course, hint, progress, record, showing, solution, timed
 from twophase.lab.library import used
-from twophase.lab.shown import CheckFailed, LabError
+from twophase.lab.shown import CheckFailed, LabError, Later, Points
 from twophase.protocol import NotYet
 
 ID = "kv_cache-max_batch"
@@ -179,26 +185,87 @@ def test_an_answer_that_exits_is_wrong_and_ends_nothing(names: dict[str, Any]) -
     assert "SystemExit" in str(failure())
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        lambda: torch.set_default_dtype(torch.float64),
-        lambda: torch.set_default_device("meta"),
-    ],
-)
 def test_a_kernel_in_which_the_checks_own_answer_fails_is_told_in_a_sentence(
-    names: dict[str, Any], changes: Callable[[], None]
+    names: dict[str, Any],
 ) -> None:
-    dtype = torch.get_default_dtype()
-    changes()
+    torch.set_default_device("meta")
     try:
         with pytest.raises(LabError, match=r"was not judged: .* restart the kernel") as caught:
             check("kv_cache-cached_attention")
     finally:
-        torch.set_default_dtype(dtype)
         torch.set_default_device(None)
     assert "AnswerError" not in str(caught.value)
     assert caught.value.__suppress_context__
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """A kernel in which a cell has made float64 the default dtype."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    left = torch.get_default_dtype()
+    torch.set_default_dtype(before)
+    assert left == torch.float64, "the kernel keeps what its cell has set"
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "how"),
+    [
+        ("kv_cache-cached_attention", "sdpa"),
+        ("grouped_query_attention-one_read", "fold"),
+        ("mixture_of_experts-route", ""),
+        ("arithmetic_intensity-flash", "log_sum_exp"),
+        ("sharding-heads", "slices"),
+        ("continuous_batching-ragged", "sdpa"),
+    ],
+)
+def test_what_is_right_is_so_whatever_torchs_default_dtype_is(
+    names: dict[str, Any], float64: None, exercise_id: str, how: str
+) -> None:
+    path = next(p for p in right_answers(exercise_id) if how in p.stem)
+    names |= namespace_of(path)
+    assert check(exercise_id) == registry.load(exercise_id).points
+
+
+def test_an_answer_has_the_notebooks_default_dtype_and_the_check_the_usual_one(
+    names: dict[str, Any], float64: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def made(rng: random.Random) -> list[Case]:
+        seen.append(("cases", torch.get_default_dtype()))
+        return [Case("one", (lambda: seen.append(("callback", torch.get_default_dtype())),))]
+
+    def answer(call: Callable[[], None]) -> int:
+        seen.append(("answer", torch.get_default_dtype()))
+        call()
+        seen.append(("answer", torch.get_default_dtype()))
+        return 1
+
+    exercise = replace(registry.load(ID), cases=made, reference=lambda call: 1, misconceptions=())
+    monkeypatch.setattr(registry, "load", lambda exercise_id: exercise)
+    names["max_batch"] = answer
+    assert check(ID) == exercise.points
+    answers = [("answer", torch.float64), ("callback", torch.float32), ("answer", torch.float64)]
+    assert seen == [("cases", torch.float32), *answers, *answers]
+
+
+@pytest.mark.parametrize("shown", [Points(2.0, 3), Later(0.0, 4)])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))]
+)
+def test_points_can_be_copied(shown: Points | Later, copied: Callable[[Any], Any]) -> None:
+    again = copied(shown)
+    assert type(again) is type(shown)
+    assert (again, again.out_of) == (shown, shown.out_of)
+
+
+@pytest.mark.parametrize("shown", [Points(2.0, 3), Later(0.0, 4)])
+def test_a_mean_of_points_is_a_plain_number(shown: Points | Later) -> None:
+    for found in (statistics.mean([shown, shown]), statistics.median([shown, shown])):
+        assert type(found) is float
+        assert found == shown
 
 
 def test_an_unknown_id_gets_the_nearest_known_one(names: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from twophase.protocol import AnswerError, ObjectRef, decode, roundtrip
@@ -12,6 +12,7 @@ from twophase.protocol.codec import decode_each, encode_each
 from twophase.protocol.invoke import crossed, find, find_method, guarded
 
 T = TypeVar("T")
+Across = Callable[[], AbstractContextManager[None]]  # around what runs on the other side
 
 
 class Handle(Protocol):
@@ -73,11 +74,11 @@ def tell(handle: Handle, method: str, *args: Any) -> None:
             raise
 
 
-def argument(value: Any) -> Any:
+def argument(value: Any, across: Across = nullcontext) -> Any:
     """A copy of an argument, so that the answer cannot change the case.
 
     A function, also one inside a list, a tuple or a dict, is wrapped so that its calls are copied
-    too. A handle stands for its object.
+    too, and run `across`. A handle stands for its object.
     """
     if type(value) in FIXED:
         return value
@@ -86,57 +87,65 @@ def argument(value: Any) -> Any:
     def keep(thing: Any) -> ObjectRef | None:
         if not isinstance(thing, LocalHandle) and not callable(thing):
             return None
-        kept.append(thing.instance if isinstance(thing, LocalHandle) else _callback(thing))
+        kept.append(thing.instance if isinstance(thing, LocalHandle) else _callback(thing, across))
         return ObjectRef(len(kept) - 1)
 
     (copy,) = decode_each(encode_each([value], keep), refer=lambda reference: kept[reference.id])
     return copy
 
 
-def _callback(function: Callable[..., Any]) -> Callable[..., Any]:
+def _callback(function: Callable[..., Any], across: Across) -> Callable[..., Any]:
     def callback(*args: Any, **kwargs: Any) -> Any:
         sent = [crossed(roundtrip, a, "an argument of the callback") for a in args]
         named = {k: crossed(roundtrip, a, "an argument of the callback") for k, a in kwargs.items()}
-        return roundtrip(function(*sent, **named))
+        with across():
+            return roundtrip(function(*sent, **named))
 
     return lent(callback) if lends(function) else callback
 
 
-def _copies(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Args:
-    return tuple(map(argument, args)), {k: argument(v) for k, v in kwargs.items()}
+def _copies(args: tuple[Any, ...], kwargs: Mapping[str, Any], across: Across) -> Args:
+    named = {k: argument(v, across) for k, v in kwargs.items()}
+    return tuple(argument(a, across) for a in args), named
 
 
 class LocalHandle:
     """An object of the answer in this process."""
 
-    def __init__(self, instance: object, guard: ArgumentGuard) -> None:
+    def __init__(self, instance: object, guard: ArgumentGuard, across: Across) -> None:
         self.instance = instance
         self._guard = guard
+        self._across = across
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        function = find_method(self.instance, method)
-        return decode(self._guard.method(method, function, _copies(args, kwargs)))
+        given = _copies(args, kwargs, self._across)
+        with self._across():
+            return decode(self._guard.method(method, find_method(self.instance, method), given))
 
     def get(self, attribute: str) -> Any:
-        value = guarded(getattr, (self.instance, attribute), {})  # a property may raise anything
+        with self._across():  # a property may do and raise anything
+            value = guarded(getattr, (self.instance, attribute), {})
         return crossed(roundtrip, value, f"the attribute {attribute}")
 
 
 class LocalAnswer:
     """The answer whose names live in `namespace`: a notebook's user namespace, a reference, a
-    misconception."""
+    misconception. Its code runs `across`, and so do the check's functions that it calls."""
 
-    def __init__(self, namespace: Mapping[str, Any]) -> None:
+    def __init__(self, namespace: Mapping[str, Any], across: Across = nullcontext) -> None:
         self._namespace = namespace
+        self._across = across
         self._guard = ArgumentGuard()
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        function = find(self._namespace, name)
-        return decode(self._guard.function(name, function, _copies(args, kwargs)))
+        function, given = find(self._namespace, name), _copies(args, kwargs, self._across)
+        with self._across():
+            return decode(self._guard.function(name, function, given))
 
     def new(self, name: str, *args: Any, **kwargs: Any) -> LocalHandle:
-        make = find(self._namespace, name)
-        return LocalHandle(self._guard.made(name, make, _copies(args, kwargs)), self._guard)
+        make, given = find(self._namespace, name), _copies(args, kwargs, self._across)
+        with self._across():
+            return LocalHandle(self._guard.made(name, make, given), self._guard, self._across)
 
 
 class AskedOnce:

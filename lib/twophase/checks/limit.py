@@ -15,9 +15,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from twophase.checks.answer import LocalAnswer
+from twophase.checks.answer import Across, LocalAnswer
 from twophase.protocol import AnswerError
 from twophase.protocol.waited import Waited
 
@@ -36,8 +37,8 @@ class Overtime(BaseException):
 class LimitedAnswer(LocalAnswer):
     """The answer in this process, with the judge's limits on a case and on all cases together."""
 
-    def __init__(self, namespace: Mapping[str, Any]) -> None:
-        super().__init__(namespace)
+    def __init__(self, namespace: Mapping[str, Any], across: Across = nullcontext) -> None:
+        super().__init__(namespace, across)
         self._case_s = self._left_s = self._whole_s = 0.0
 
     def start_exercise(self, limit_s: float) -> None:

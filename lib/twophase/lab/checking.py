@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from twophase.lab import record
 from twophase.lab.library import used
 from twophase.lab.shown import CheckFailed, LabError, Later, NotRight, Points
+from twophase.lab.usual_dtype import Sides
 from twophase.protocol.errors import error_from
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ def check_answer(exercise_id: str) -> Points | Later:
     touched.append(exercise.id)
     if not isinstance(exercise, Exercise):
         return later(exercise, names)
-    with contextlib.redirect_stderr(
-        sys.stdout
-    ):  # a warning from the answer is shown, and is no error
-        verdict = bench_of(exercise).judge(LimitedAnswer(names))
+    sides = Sides()
+    # a warning from the answer is shown, and is no error
+    with contextlib.redirect_stderr(sys.stdout), sides.across():
+        verdict = bench_of(exercise).judge(LimitedAnswer(names, sides.across))
     if verdict.right:
         flags = used([names[e] for e in exercise.entries if e in names])
         for name in flags:
@@ -101,7 +102,7 @@ def bench_of(exercise: Exercise) -> Bench:
         raise LabError(
             f"{exercise.id} was not judged: in this kernel the check's own answer fails"
             f" ({error_from(e).message[:200]}). A cell has changed what torch, numpy or Python"
-            " do everywhere (as torch.set_default_dtype does): take that out, restart the kernel"
+            " do everywhere (as torch.set_default_device does): take that out, restart the kernel"
             " and run all cells."
         ) from None
 
@@ -120,7 +121,7 @@ def later(exercise: HeldBack, names: dict[str, Any]) -> Later:
     print(
         f"{exercise.id}: {found} Its check is not in this release: it is judged after you hand in."
     )
-    return Later(exercise.points)
+    return Later(0.0, exercise.points)
 
 
 def _to_run(verdict: Verdict) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import os
 import textwrap
+from typing import Self
 
 CARD = (
     "border-left:4px solid {edge};background:{fill};padding:.5em"
@@ -26,19 +27,32 @@ def number(points: float) -> str:
     return f"{points:g}"
 
 
-class Points(float):
+class Worth(float):
+    """Points, and how many there are to be had.
+
+    Without the second it is a plain float, as a sum of points is: statistics.mean makes one of its
+    values' class.
+    """
+
+    out_of: float
+
+    def __new__(cls, points: float, out_of: float | None = None) -> Self:
+        if out_of is None:
+            return float(points)  # type: ignore[return-value]
+        made = super().__new__(cls, points)
+        made.out_of = out_of
+        return made
+
+    def __getnewargs__(self) -> tuple[float, float]:  # type: ignore[override]
+        return float(self), self.out_of  # for a copy
+
+
+class Points(Worth):
     """The points of a right answer, shown as a green card.
 
     It is displayed, not returned as a cell's value, since nbgrader reads partial points from a
     value's text: a check cell that neither raises nor has a value gets all its points.
     """
-
-    out_of: float
-
-    def __new__(cls, points: float, out_of: float) -> Points:
-        made = super().__new__(cls, points)
-        made.out_of = out_of
-        return made
 
     def __repr__(self) -> str:
         return f"Right. {self._of()}"
@@ -62,29 +76,17 @@ class Unjudged(Points):
     that let the cell go on, so that whoever adds, compares or prints them comes to what stands
     below. What an answer earns is found elsewhere."""
 
-    def __new__(cls, points: float) -> Unjudged:
-        made = super().__new__(cls, points, points)
-        assert isinstance(made, Unjudged)
-        return made
-
     def __repr__(self) -> str:
         return f"{super().__repr__()}, if the grader agrees"
 
 
-class Later(float):
+class Later(Worth):
     """The value of a check cell whose exercise is judged after handing in: no error, and no points
     to be had yet.
 
     It prints as 0.0, since nbgrader takes a check cell that neither raises nor shows a number for
     one that has passed.
     """
-
-    out_of: float
-
-    def __new__(cls, out_of: float) -> Later:
-        made = super().__new__(cls, 0.0)
-        made.out_of = out_of
-        return made
 
     def _repr_html_(self) -> str:
         unit = "point" if self.out_of == 1 else "points"

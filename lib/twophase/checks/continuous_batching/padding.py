@@ -97,6 +97,11 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the longest of both first", ([100, 3, 2], [200, 1, 1])),
         Case("32 requests", drawn(fixed, 32)),
         Case("3,000 requests", drawn(fixed, 3000), public=False),
+        Case(
+            "3,000 requests, more places than 32 bits count",
+            ([1_000_000, *[9] * 2999], [*[7] * 2999, 1_000_000]),
+            public=False,
+        ),
         Case("fresh 1", drawn(rng, rng.randrange(3, 9))),
         Case("fresh 2", drawn(rng, rng.randrange(10, 20), 6000), public=False),
     ]

@@ -119,6 +119,7 @@ EDGES: dict[str, Log] = {
     "a visit in the last of a thousand entries only": _log(
         *[(0, [0, 5, 5])] * 999, (0, [1, 5, 5])
     ),
+    "sums that 32 bits do not hold": _log(*[(0, [15 * 10**8, 15 * 10**8, 12 * 10**8])] * 2),
     "skewed long ago": _log(
         *[(0, [60, 1, 2])] * 20, *[(0, _EVEN)] * 64
     ),

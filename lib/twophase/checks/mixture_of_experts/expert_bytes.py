@@ -100,6 +100,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("all experts active", 3, 6, 6, 2, 2, 4),
         case("one expert", 1, 1, 1, 1, 1, 1),
         case("DeepSeek-V3, 32 tokens", 32, 256, 8, 7168, 2048, 1),
+        case("Grok-1 in fp32: an expert of 2.4 GB", 32, 8, 2, 6144, 32768, 4),
         case("one token, 2,053 experts", 1, edges.past(2048), 1, 3, 5, 2),
         case("2,053 tokens, 2,063 experts", edges.past(2048), edges.past(2053), 1, 3, 5, 2),
         case("2,053 of 2,063 experts", 1, edges.past(2053), edges.past(2048), 3, 5, 2),

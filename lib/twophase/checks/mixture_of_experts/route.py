@@ -100,6 +100,22 @@ _change(
     "plausible",
     "All your weights are 1/k: an expert's weight is its score.",
 )
+_change(
+    "overflows",
+    "logits.softmax(-1)",
+    "logits.exp() / logits.exp().sum(-1, True)",
+    "softmax written as exp over sum",
+    "Large logits overflow in the exponential: subtract each token's largest logit first, as"
+    " torch.softmax does.",
+)
+_change(
+    "overflows_in_float64",
+    "logits.softmax(-1)",
+    "(logits.double().exp() / logits.double().exp().sum(-1, True)).float()",
+    "softmax written as exp over sum",
+    "In float64 the exponential overflows as well, beyond 709: subtract each token's largest logit"
+    " first, as torch.softmax does.",
+)
 
 
 def logits_of(rng: random.Random, n: int, E: int, spread: float = 1.0) -> Tensor:
@@ -109,9 +125,14 @@ def logits_of(rng: random.Random, n: int, E: int, spread: float = 1.0) -> Tensor
     return torch.tensor(rows, dtype=torch.float32) * 0.02 * spread - 0.5
 
 
+# a token's three largest lie 14 apart: their scores are the same however a logit of some thousands
+# is rounded
+LARGE = torch.tensor([[3000.0, -4000.0, 2986.0, 2972.0], [-4028.0, -4000.0, -9000.0, -4014.0]])
+
+
 def cases(rng: random.Random) -> list[Case]:
-    """One token; several; k from 1 to E; one expert; wide logits; more tokens and experts than any
-    constant; both ways each."""
+    """One token; several; k from 1 to E; one expert; wide logits and large ones; more tokens and
+    experts than any constant; both ways each."""
 
     def case(n: int, E: int, k: int, spread: float = 1.0, public: bool = True) -> list[Case]:
         made = logits_of(rng, n, E, spread)
@@ -135,6 +156,8 @@ def cases(rng: random.Random) -> list[Case]:
         *case(edges.past(2048), 3, 2),
         Case("logits near 100", (logits_of(rng, 3, 6) + 100, 2, False)),
         Case("logits near −200", (logits_of(rng, 3, 6) - 200, 2, False)),
+        Case("logits of some thousands, normalized", (LARGE, 2, True)),
+        Case("logits of some thousands, as they are", (LARGE, 2, False)),
         *case(2, edges.past(512), edges.past(256)),
         *case(1, edges.past(2053), edges.past(2048), 0.05),
         *case(rng.randrange(2, 7), rng.randrange(5, 12), rng.randrange(2, 5), 3.0, public=False),

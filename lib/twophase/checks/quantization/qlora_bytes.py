@@ -111,6 +111,10 @@ def cases(rng: random.Random) -> list[Case]:
         return Case(f"{name}, rank {rank}", (matrices, rank), public=public)
 
     llama = [[4096, 4096], [1024, 4096], [14336, 4096], [4096, 14336]]
+    layer_of_70B = [
+        *([8192, 8192], [1024, 8192], [1024, 8192], [8192, 8192]),
+        *([28672, 8192], [28672, 8192], [8192, 28672]),
+    ]
     large = [[edges.past(2048), edges.past(4096)]]
     return [
         case("[1, 1]", [[1, 1]], 1),
@@ -123,6 +127,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("rows of 65", [[10, 65]], 3),
         case("no matrices", [], 8),
         case("four of Llama 3 8B's", llama, 16),
+        case("all of Llama 3 70B's", layer_of_70B * 80, 16),
         case("past any constant", large, edges.past(2048)),
         case("many matrices", [[2 + i % 3, 7] for i in range(edges.past(256))], 1),
         case("a thousand matrices", [[3 + i % 5, 5] for i in range(1000)], 2),

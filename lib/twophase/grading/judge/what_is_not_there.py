@@ -18,8 +18,13 @@ UNKNOWN_NAME = re.compile(r"\b(\w+)'? is not defined")
 # what is refused, or was never there; also Numba's folder for machine code, and what the resolver
 # says without a network
 REFUSED = re.compile(
-    r"PermissionError|Permission denied|\[Errno (?:1|13)\]|name resolution|numba_cache"
-    r"|NameResolutionError|Name or service not known|FileNotFoundError|File `'[^`]*'` not found"
+    r"\[Errno (?:1|13)\]|name resolution|numba_cache|NameResolutionError"
+    r"|Name or service not known|FileNotFoundError|File `'[^`]*'` not found"
+)
+REFUSED_IN_WORDS = re.compile(r"PermissionError|Permission denied")
+# no system raises these: what such an error says are the words of whoever wrote it
+OWN_WORDS = re.compile(
+    r"\b(?:Exception|(?:Value|Type|Key|Index|Assertion|Attribute|ZeroDivision)Error): "
 )
 NO_LOOP = re.compile(r"no running event loop")
 UNANSWERED = re.compile(r"EOFError: (?:EOF when reading a line|\s|$)|\bBdbQuit\b")
@@ -105,4 +110,6 @@ def reason(error: str) -> str:
         return WHY_NO_LOOP
     if NO_GPU.search(error):
         return WHY_NO_GPU
-    return WHY_REFUSED if REFUSED.search(error) else ""
+    not_its_own = OWN_WORDS.split(error)[0]
+    refused = REFUSED.search(error) or REFUSED_IN_WORDS.search(not_its_own)
+    return WHY_REFUSED if refused else ""
