@@ -10,6 +10,7 @@ from hostile.worker import grade
 from twophase.grading.judge.what_is_not_there import (
     WHY_NO_GPU,
     WHY_NO_LOOP,
+    WHY_NO_MEMORY,
     WHY_REFUSED,
     WHY_UNANSWERED,
     reason,
@@ -52,6 +53,10 @@ def test_a_cell_or_an_answer_that_waits_for_somebody_is_told_that_nobody_types(l
 )
 def test_a_file_that_is_not_there_is_told_with_what_to_do(line: str) -> None:
     assert said(line).endswith(WHY_REFUSED)
+
+
+def test_who_asks_for_more_memory_than_there_is_is_told_how_much_that_is() -> None:
+    assert said("import torch; x = torch.zeros(60_000, 60_000)").endswith(WHY_NO_MEMORY)
 
 
 def test_an_answer_that_wants_a_loop_of_events_is_told_that_there_is_none() -> None:

@@ -142,7 +142,10 @@ def test_what_the_notebook_imports_for_practice_does_nothing(session: Session) -
         "from twophase.lab import NotYet, check, hint, solution, progress\nprint(check('x'),"
         " hint('x'), solution('x'), progress())"
     )
-    assert output(session, source) == "Right. 1 of 1 point, if the grader agrees None None None"
+    assert output(session, source) == (
+        "Right. 1 of 1 point, if the grader agrees Not shown: this notebook is being graded"
+        " # Not shown where a notebook is graded.\n Not shown: this notebook is being graded"
+    )
     assert output(session, "print(f\"{check('x') + check('x'):.1f}\")") == "2.0"
 
 

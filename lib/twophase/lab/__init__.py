@@ -3,7 +3,8 @@
 
 `check` judges the answer that the notebook defines and raises if it is wrong; the others only show
 something. In the process that runs a notebook for the official grader (environment variable
-TWOPHASE_WORKER=1) all five do nothing: there are no checks there, and the score is made elsewhere.
+TWOPHASE_WORKER=1) all five only look as if they did: there are no checks there, and the score is
+made elsewhere.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from twophase.lab.shown import Unjudged
+from twophase.lab.shown import Note, Source, Unjudged
 from twophase.protocol import NotYet
 from twophase.protocol.checks_called import CALLED, WORTH
 
 __all__ = ["NotYet", "check", "hint", "progress", "solution", "timed"]
 
+NOT_HERE = Note("Not shown", "this notebook is being graded")
 IN_WORKER = os.environ.get("TWOPHASE_WORKER") == "1"
 
 
@@ -40,7 +42,7 @@ def hint(exercise_id: str = "") -> Any:
     """The next hint for an exercise: each call goes one step further, up to the third. Raises
     `LabError` for an unknown id."""
     if IN_WORKER:
-        return None
+        return NOT_HERE
     from twophase.lab.showing import next_hint
 
     return next_hint(exercise_id)
@@ -53,7 +55,7 @@ def solution(exercise_id: str = "", give_up: bool = False) -> Any:
     Raises `LabError` for an unknown id.
     """
     if IN_WORKER:
-        return None
+        return Source("Not shown where a notebook is graded.", "")
     from twophase.lab.showing import author_answer
 
     return author_answer(exercise_id, give_up)
@@ -63,7 +65,7 @@ def progress() -> Any:
     """A table of this notebook's exercises and one of the course: done, tried or open, with points
     and minutes."""
     if IN_WORKER:
-        return None
+        return NOT_HERE
     from twophase.lab.tables import Progress
 
     return Progress.now()
@@ -79,7 +81,7 @@ def timed(exercise_id: str, predict: Any, prepare: Any) -> Any:
     positive.
     """
     if IN_WORKER:
-        return None
+        return NOT_HERE
     from twophase.lab.clock import predict_then_time
 
     return predict_then_time(exercise_id, predict, prepare)

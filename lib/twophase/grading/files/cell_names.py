@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import symtable
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
@@ -74,20 +73,6 @@ def _used(source: str) -> frozenset[str]:
     tree = parsed_as_a_cell(source)
     nodes = ast.walk(tree) if tree else ()
     return frozenset(n.id for n in nodes if isinstance(n, ast.Name))
-
-
-def taken_from_outside(source: str) -> frozenset[str]:
-    """The names that a cell's functions take from outside; all, if it is no plain Python."""
-    try:
-        todo, found = [symtable.symtable(source, "<cell>", "exec")], set[str]()
-    except Exception:  # SyntaxError, and whatever else the parser raises on odd text
-        return used(source)
-    while todo:
-        table = todo.pop()
-        todo += table.get_children()
-        if table.get_type() != "module":
-            found |= {s.get_name() for s in table.get_symbols() if s.is_global()}
-    return frozenset(found)
 
 
 def only_defines(source: str) -> bool:

@@ -20,6 +20,7 @@ CALLS = re.compile(r"[\w\])][ \t]*\(")
 AT_ONCE = re.compile(r"^(?!(?:async )?def |class |(?:import|from) [^;\n]*$)[^\s#)\]}]", re.M)
 JOINT = re.compile(r"[ \t]*;?[ \t]*(?:\\\n[ \t]*)*")  # of two statements on one line
 ID = re.compile(r"""(?<!hint\()(?<!solution\()['"](\w+-[\w-]+)['"]""")
+CATCHES = re.compile(r"\bexcept\b|\bsuppress\b|\b__exit__\b")
 MOST_PARTS = 100  # of a cell, so that its pieces do not cost much more than the whole
 
 
@@ -30,19 +31,12 @@ def checked(source: str) -> list[str]:
     return ID.findall(code) if CALLS_CHECK.search(code) else []
 
 
-def bound_beside_check(source: str, exercise_id: str) -> frozenset[str]:
-    """The names that are bound by a statement in which the check of an exercise is called: a `try`,
-    a loop, a function that says they are global."""
-    tree = parsed_as_a_cell(source) if CALLS_CHECK.search(source) else None
-    if tree is None or len(source) > LONGEST:
-        return frozenset()
-    lines, names = readable(source).split("\n"), set[str]()
-    for node in (n for n in tree.body if hasattr(n, "body")):
-        inside = "\n".join(lines[node.lineno - 1 : node.end_lineno])
-        ids = checked(inside)
-        if CALLS_CHECK.search(inside) and (not ids or exercise_id in ids):
-            names |= defined(inside)
-    return frozenset(names)
+def catches(source: str, exercise_id: str) -> bool:
+    """Whether a cell may go on where the check of an exercise, or of one that it does not name, has
+    failed."""
+    caught = CATCHES.search(source) and ("check" in source or "__exit__" in source)
+    ids = ID.findall(source)
+    return bool(caught) and (not ids or exercise_id in ids)
 
 
 def parts(source: str, names: Iterable[str] = ()) -> list[str]:

@@ -122,25 +122,32 @@ class _Run:
                 " itself."
             )
         told = graded.alone or not graded.verdict.right
-        if told and (again := self._plan.overwrites(exercise_id, entries)):
-            found["defined_again"] = (
-                f"Cell {again[-1].cell} defines it again, and no check stands between: that one is"
-                " asked. Give it another name."
-            )
-        elif told and (cell := self._plan.changes(exercise_id, entries)):
-            found["defined_again"] = (
-                f"Cell {cell} defines it and then changes or deletes it, and what stands last is"
-                " asked: put what is below its check into a cell of its own, below that."
-            )
-        elif told and (beside := self._plan.bound_beside_check(exercise_id, entries))[0]:
-            found["defined_again"] = (
-                f"Cell {beside[0]} calls its check in a `try`, a loop or a function that sets"
-                f" {beside[1]}, too. Here a check never fails, and the answer is asked once that"
-                " cell has run: set it right at once, outside of that."
-            )
+        if told and (says := self._defined_again(exercise_id, entries)):
+            found["defined_again"] = says
         withheld = [o for o in graded.verdict.outcomes if "Withheld" in o.message]
         if withheld or "Withheld" in graded.cell.types:
             found["uses_withheld"] = (
                 "It calls for the course's library, or for the checks: neither is there."
             )
         self._grade.flags += [Flag(name, exercise_id, says) for name, says in found.items()]
+
+    def _defined_again(self, exercise_id: str, entries: Sequence[str]) -> str:
+        """Why another answer may have been asked than the one that was meant."""
+        says = []
+        if caught := self._plan.catches(exercise_id):
+            says.append(
+                f"Cell {caught} may go on where a check has failed, and here none ever does: an"
+                " answer, or a value, that the notebook takes only then is not asked. Leave the one"
+                " that is right, and no other."
+            )
+        if again := self._plan.overwrites(exercise_id, entries):
+            says.append(
+                f"Cell {again[-1].cell} defines it again, and no check stands between: that one is"
+                " asked. Give it another name."
+            )
+        elif cell := self._plan.changes(exercise_id, entries):
+            says.append(
+                f"Cell {cell} defines it and then changes or deletes it, and what stands last is"
+                " asked: put what is below its check into a cell of its own, below that."
+            )
+        return " ".join(says)

@@ -26,6 +26,7 @@ REFUSED_IN_WORDS = re.compile(r"PermissionError|Permission denied")
 OWN_WORDS = re.compile(
     r"\b(?:Exception|(?:Value|Type|Key|Index|Assertion|Attribute|ZeroDivision)Error): "
 )
+NO_MEMORY = re.compile(r"MemoryError|can't allocate memory|Unable to allocate|bad_alloc")
 NO_LOOP = re.compile(r"no running event loop")
 UNANSWERED = re.compile(r"EOFError: (?:EOF when reading a line|\s|$)|\bBdbQuit\b")
 NO_GPU = re.compile(r"compiled with CUDA|NVIDIA driver|No CUDA GPUs|'?MPS'? backend")
@@ -42,6 +43,10 @@ WHY_REFUSED = (
 WHY_UNANSWERED = (
     "Nobody types where answers are graded, at input() or in a debugger: write the value into the"
     " cell, and take breakpoints out."
+)
+WHY_NO_MEMORY = (
+    "A submission may take 2 GB beyond what the libraries take, unless your course says otherwise;"
+    " what is mapped counts, written to or not."
 )
 WHY_NO_LOOP = (
     "Where answers are graded they are called outside of an event loop: do without it in the answer"
@@ -106,6 +111,8 @@ def reason(error: str) -> str:
         return WHY.format(modules[0][:100])
     if UNANSWERED.search(error):
         return WHY_UNANSWERED
+    if NO_MEMORY.search(error):
+        return WHY_NO_MEMORY
     if NO_LOOP.search(error):
         return WHY_NO_LOOP
     if NO_GPU.search(error):

@@ -8,17 +8,11 @@ the middle of a cell, too: what comes below can neither break nor mend it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from twophase.grading.files.cell_names import (
-    changes,
-    defined,
-    only_defines,
-    taken_from_outside,
-    used,
-)
-from twophase.grading.files.check_calls import bound_beside_check, checked, parts
+from twophase.grading.files.cell_names import changes, defined, only_defines, used
+from twophase.grading.files.check_calls import catches, checked, parts
 from twophase.grading.files.notebook import Cell, Notebook
 from twophase.grading.judge.flagged import flagged, is_check
 from twophase.grading.release.release import Release
@@ -136,14 +130,10 @@ class ExecutionPlan:
         pieces = [s.source for s in above if s.cell == cell]
         return cell if cell and any(changes(pieces, e) for e in entries) else 0
 
-    def bound_beside_check(self, exercise_id: str, entries: Sequence[str]) -> tuple[int, str]:
-        """The cell, counted from 1, that calls its check in a `try`, a loop or a function which
-        also binds a name that the answer needs, and that name; 0 if none does."""
-        needs = {*entries}.union(*(taken_from_outside(s.source) for s in self.answers(exercise_id)))
-        for step in (s for s in self.steps if s.role in ("answer", "own")):
-            if names := bound_beside_check(step.source, exercise_id) & needs:
-                return step.cell, min(names)
-        return 0, ""
+    def catches(self, exercise_id: str) -> int:
+        """The cell, counted from 1, that may go on where its check has failed; 0 if none does."""
+        own = (s for s in self.steps if s.role in ("answer", "own"))
+        return next((s.cell for s in own if catches(s.source, exercise_id)), 0)
 
     def is_stub(self, exercise_id: str) -> bool:
         """Whether the exercise's own cell is a stub still."""
@@ -202,11 +192,10 @@ def make_plan(notebook: Notebook, release: Release) -> ExecutionPlan:
 def _steps(cells: Mapping[int, Cell], answers: Mapping[int, str], release: Release) -> list[Step]:
     """What is run, in order. A cell of the release that comes first runs in its own place as well,
     if something above it there may have undone it (a `%reset`, say)."""
-    redefined = any(
-        "progress" in defined(c.source)
-        for c in cells.values()
-        if c.source.strip() != release.locked.get(c.grade_id, "").strip()
+    others = (
+        c for c in cells.values() if c.source.strip() != release.locked.get(c.grade_id, "").strip()
     )
+    redefined = {n for c in others for n in defined(c.source)} & {"progress", "check"}
     first = [
         Step(-len(release.first) + n, "setup", release.locked[i])
         for n, i in enumerate(release.first)
@@ -220,7 +209,7 @@ def _steps(cells: Mapping[int, Cell], answers: Mapping[int, str], release: Relea
             ran.add(cell.grade_id)
         if n in answers:
             below.append(Step(n, "answer", cell.source, answers[n]))
-        elif not (_adds_nothing(cell, release) or (cell.source.strip() == SHOWS and not redefined)):
+        elif not _adds_nothing(cell, release, redefined):
             role = "given" if cell.source.strip() in release.given else "own"
             below.append(Step(n, role, cell.source))
     # deleted from the submission: run before the answers
@@ -256,11 +245,13 @@ def _is_mere(source: str) -> bool:
     return NOTHING_ELSE.fullmatch(source) is not None
 
 
-def _adds_nothing(cell: Cell, release: Release) -> bool:
-    """Whether a cell that answers nothing need not be run: it is empty, asks for checks and nothing
-    else, is a locked cell as it was released, or a copy of a stub."""
+def _adds_nothing(cell: Cell, release: Release, redefined: Set[str]) -> bool:
+    """Whether a cell that answers nothing need not be run: it is empty, asks for checks or shows
+    the progress and does nothing else, unless the notebook has made these itself, is a locked cell
+    as it was released, or a copy of a stub."""
     return (
-        _is_mere(cell.source)
+        (_is_mere(cell.source) and ("check" not in redefined or not cell.source.strip()))
+        or (cell.source.strip() == SHOWS and "progress" not in redefined)
         or cell.source.strip() == release.locked.get(cell.grade_id, "").strip()
         or cell.grade_id in release.exercises
     )
