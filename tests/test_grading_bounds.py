@@ -141,7 +141,7 @@ class Slow:
     def fork(self, *_: object) -> Slow:
         return self
 
-    def run_cell(self, source: str, limit_s: float) -> CellRun:
+    def run_cell(self, source: str, limit_s: float, ends: bool) -> CellRun:
         self.now += 1.0
         self.ran += 1
         return CellRun()
@@ -156,7 +156,7 @@ class Slow:
 def test_no_step_runs_once_the_time_of_a_submission_is_used_up() -> None:
     """Else each of a thousand short pieces would be given a moment more."""
     slow = Slow()
-    replay = Replay(cast(Any, slow), Limits())
+    replay = Replay(cast(Any, slow), Limits(), {})
     allowance = Allowance(Usage(0.0, clock=lambda: slow.now), until=10.0, forks=3)
     steps = [Step(n, "own", "pass", cell=n) for n in range(1, 1_000)]
     assert replay.process(steps, allowance) is None

@@ -98,7 +98,7 @@ class Busy:
         self._machine.now_s += 1000.0  # the grader's own work
         return self
 
-    def run_cell(self, source: str, limit_s: float) -> CellRun:
+    def run_cell(self, source: str, limit_s: float, ends: bool) -> CellRun:
         if limit_s < 1.0:
             raise AnswerError("timeout", "it had no time left")
         self._machine.work(1.0)
@@ -115,7 +115,7 @@ class Busy:
 def test_what_a_submission_has_used_is_the_same_on_a_busy_machine(waits: float) -> None:
     machine = Machine(waits)
     usage = Usage(waiting_s=1000.0, clock=lambda: machine.now_s)
-    replay = Replay(cast(Zygote, Busy(machine)), Limits(cell_s=2.0))
+    replay = Replay(cast(Zygote, Busy(machine)), Limits(cell_s=2.0), {})
     steps = [Step(n, "own", f"cell {n}") for n in range(4)]
     assert replay.process(steps, Allowance(usage, until=4.5, forks=1)) is not None
     assert usage.seconds == pytest.approx(4.0)
