@@ -21,6 +21,7 @@ AT_ONCE = re.compile(r"^(?!(?:async )?def |class |(?:import|from) [^;\n]*$)[^\s#
 JOINT = re.compile(r"[ \t]*;?[ \t]*(?:\\\n[ \t]*)*")  # of two statements on one line
 ID = re.compile(r"""(?<!hint\()(?<!solution\()['"](\w+-[\w-]+)['"]""")
 CATCHES = re.compile(r"\bexcept\b|\bsuppress\b|\b__exit__\b")
+NAMES_CHECK = re.compile(r"\bcheck\b|\b__exit__\b")  # or it is a context for one
 MOST_PARTS = 100  # of a cell, so that its pieces do not cost much more than the whole
 
 
@@ -34,7 +35,7 @@ def checked(source: str) -> list[str]:
 def catches(source: str, exercise_id: str) -> bool:
     """Whether a cell may go on where the check of an exercise, or of one that it does not name, has
     failed."""
-    caught = CATCHES.search(source) and ("check" in source or "__exit__" in source)
+    caught = CATCHES.search(source) and NAMES_CHECK.search(source)
     ids = ID.findall(source)
     return bool(caught) and (not ids or exercise_id in ids)
 
