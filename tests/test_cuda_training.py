@@ -17,6 +17,7 @@ from twophase.models.family import FAMILY
 from twophase.models.generate import complete
 from twophase.models.objective import training_loss
 from twophase.models.recipe import Recipe
+from twophase.models.trainer import Trainer
 
 pytestmark = needs_a_card
 WORDS = b"def class return import for while if else lambda yield self path lines".split()
@@ -74,7 +75,7 @@ def test_a_step_of_the_optimizer_is_nearly_that_of_the_cpu(name: str) -> None:
     recipe = Recipe(n_tokens=2 * 64 * 2, B=2, warmup_steps=0, autocast=False)
     moves, losses = [], []
     for device in ("cpu", CARD):
-        trainer = train.Trainer(config, recipe, data(), device)
+        trainer = Trainer(config, recipe, data(), device)
         fresh = {key: p.detach().cpu().clone() for key, p in trainer.model.named_parameters()}
         losses.append(float(trainer.step()))
         moved = {key: p.detach().cpu() for key, p in trainer.model.named_parameters()}
@@ -118,12 +119,12 @@ def test_a_run_ends_goes_on_and_leaves_a_card(
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     config, path = replace(FAMILY["gqa"], context=64), tmp_path / "run.pt"
     recipe = Recipe(n_tokens=4 * 64 * 2, B=2, warmup_steps=2)
-    first = train.Trainer(config, recipe, data(), CARD)
+    first = Trainer(config, recipe, data(), CARD)
     first.step()
     first.step()
     first.save(path)
     last = float(first.step())
-    second = train.Trainer(config, recipe, data(), CARD)
+    second = Trainer(config, recipe, data(), CARD)
     second.resume(path)
     assert second.step_count == 2
     assert {p.device.type for p in second.model.parameters()} == {CARD}

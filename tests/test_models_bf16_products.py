@@ -12,7 +12,7 @@ from twophase.models import bf16_products, corpus
 from twophase.models.bf16_products import multiplies_bf16, products_in_fp32
 from twophase.models.family import FAMILY
 from twophase.models.recipe import Recipe
-from twophase.models.train import Trainer
+from twophase.models.trainer import Trainer
 
 # A sum of n products in another order, then one rounding to bf16: to the next bf16 at most.
 BF16 = 2**-7

@@ -7,21 +7,25 @@ import pytest
 import torch
 from device_tools import needs_a_card
 
-from twophase.models.captured import TABLE, WARM_UP, CapturedSteps, capturable
+from twophase.models import diffusion
+from twophase.models.captured import TABLE, WARM_UP, CapturedSteps
 from twophase.models.config import Config
 from twophase.models.mixture_of_experts import run_every_expert
 from twophase.models.recipe import Recipe, batch
-from twophase.models.train import Trainer, train
+from twophase.models.train import train
+from twophase.models.trainer import Trainer
+from twophase.models.transformer import Transformer
 from twophase.theory.sizes import MixtureOfExperts
 
 TINY = Config(L=2, D=16, F=24, N=4, K=2, H=4, context=16)
 EXPERTS = dataclasses.replace(TINY, moe=MixtureOfExperts(E=3, k=2, F=10))
+BOTH_WAYS = dataclasses.replace(TINY, causal=False, V=257)
 RECIPE = Recipe(n_tokens=30 * 4 * 16, B=4, warmup_steps=3, seed=5, autocast=False)
 DATA = np.frombuffer(b"def f(x):\n    return x + 1\n\n" * 20, dtype=np.uint8)
 
 
 def recorder(seen: list[tuple[torch.Tensor, float]]):
-    def update(tokens: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+    def update(tokens: torch.Tensor, share: torch.Tensor, hidden: None) -> torch.Tensor:
         seen.append((tokens.clone(), float(share)))
         return tokens.float().mean()
 
@@ -61,7 +65,11 @@ def test_steps_that_run_every_expert_learn_what_steps_that_visit_them_do():
 
 def test_a_loss_that_is_no_number_is_told_with_its_step():
     steps = CapturedSteps(
-        RECIPE, 16, DATA, "cpu", lambda tokens, share: torch.where(share == 1.0, torch.nan, share)
+        RECIPE,
+        16,
+        DATA,
+        "cpu",
+        lambda tokens, share, _: torch.where(share == 1.0, torch.nan, share),
     )
     assert steps.run(0, 2) == pytest.approx([1 / 3, 2 / 3])
     with pytest.raises(ValueError, match=r"the loss is nan at step 2: lower the learning rates"):
@@ -75,11 +83,27 @@ def test_more_steps_than_a_table_holds_are_refused(n):
         steps.run(0, n)
 
 
-def test_masks_and_cpus_are_not_captured():
-    both_ways = dataclasses.replace(TINY, causal=False, V=257)
-    assert all(capturable(c, "cuda") for c in (TINY, EXPERTS))
-    assert not capturable(both_ways, "cuda")
-    assert not capturable(TINY, "cpu")
+def test_a_run_on_a_cpu_is_not_captured():
+    assert Trainer(TINY, RECIPE, DATA, "cpu").captured is None
+
+
+def test_steps_that_fill_in_masks_hide_what_single_ones_hide():
+    """The masks of a stretch are drawn before its steps, each by the generator of its step."""
+    single, captured = (Trainer(BOTH_WAYS, RECIPE, DATA, "cpu") for _ in range(2))
+    captured.captured = CapturedSteps(RECIPE, 16, DATA, "cpu", captured._update, captured._hide)
+    losses = captured.captured.run(0, 4) + captured.captured.run(4, 7)
+    np.testing.assert_allclose(losses, [float(single.step()) for _ in range(11)], rtol=1e-3)
+
+
+@pytest.mark.parametrize("B", [1, 4])
+def test_what_is_drawn_before_a_step_is_what_the_loss_would_draw(B):
+    tokens = torch.randint(0, 256, (B, 16), generator=torch.Generator().manual_seed(1))
+    model = Transformer(BOTH_WAYS)
+    for seed in range(20):
+        there, before = (torch.Generator().manual_seed(seed) for _ in range(2))
+        wanted = diffusion.training_loss(model, tokens, there)
+        found = diffusion.loss_of_hidden(model, tokens, diffusion.draw_hidden(B, 16, before))
+        assert torch.equal(found, wanted)
 
 
 def test_a_run_that_is_taken_up_is_captured_anew(tmp_path):
@@ -119,13 +143,12 @@ def test_a_run_goes_on_on_another_device(here_is_a_card, tmp_path):
 
 
 @needs_a_card
-@pytest.mark.parametrize("config", [TINY, EXPERTS], ids=["one MLP", "experts"])
+@pytest.mark.parametrize("config", [TINY, EXPERTS, BOTH_WAYS], ids=["one MLP", "experts", "masks"])
 def test_replayed_steps_are_those_that_are_launched_one_by_one(config):
     launched, replayed = (Trainer(config, RECIPE, DATA, "cuda") for _ in range(2))
-    launched.captured = False
+    launched.captured = None
     while launched.step_count < launched.total_steps:
         launched.step()
-    assert replayed.captured
     losses = replayed.captured.run(0, WARM_UP + 1) + replayed.captured.run(WARM_UP + 1, 26)
     assert replayed.captured.graph is not None
     # atomics sum gradients of the embedding in any order

@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from twophase.models import checkpoints, corpus
 from twophase.models.evaluate import bits, bits_per_byte, curve, repeats, windows
 from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.mixture_of_experts import Experts, run_every_expert
-from twophase.models.muon import StackedMuon
+from twophase.models.muon import PaddedStack, StackedMuon
 from twophase.models.optimizer import MuonAdamW
 from twophase.models.recipe import Recipe, batch
-from twophase.models.train import EVERY, Trainer, finish, train
+from twophase.models.train import EVERY, finish, train
 from twophase.models.train import main as train_main
+from twophase.models.trainer import Trainer
 from twophase.models.transformer import Config, Transformer
 from twophase.theory.sizes import LatentAttention, MixtureOfExperts
 
@@ -160,8 +162,9 @@ def test_where_nothing_compiles_a_run_goes_on_without(monkeypatch):
     assert math.isfinite(float(trainer.step()))
 
 
+@pytest.mark.parametrize("together", [None, True], ids=["shape by shape", "padded, in one stack"])
 @pytest.mark.parametrize("nesterov", [True, False])
-def test_stacked_matrices_take_the_steps_of_torch_s_muon(nesterov):
+def test_stacked_matrices_take_the_steps_of_torch_s_muon(nesterov, together):
     torch.manual_seed(0)
     shapes = [(6, 8), (8, 6), (8, 6), (8, 8), (3, 8), (6, 8), (8, 3)]
     ours, torchs = ([torch.nn.Parameter(torch.randn(s)) for s in shapes] for _ in range(2))
@@ -169,6 +172,7 @@ def test_stacked_matrices_take_the_steps_of_torch_s_muon(nesterov):
         q.data.copy_(p.data)
     options = {"weight_decay": 0.1, "nesterov": nesterov, "adjust_lr_fn": "match_rms_adamw"}
     optimizers = StackedMuon(ours, 0.02, **options), torch.optim.Muon(torchs, 0.02, **options)
+    optimizers[0].together = together
     for step in range(5):
         for i, (p, q) in enumerate(zip(ours, torchs, strict=True)):
             skipped = (
@@ -188,12 +192,58 @@ def test_stacked_matrices_take_the_steps_of_torch_s_muon(nesterov):
         torch.testing.assert_close(states[0][i]["momentum_buffer"], states[1][i]["momentum_buffer"])
 
 
-def test_steps_of_a_size_that_stacked_matrices_do_not_take_are_refused():
+@pytest.mark.parametrize("together", [None, True], ids=["shape by shape", "padded, in one stack"])
+def test_steps_of_a_size_that_stacked_matrices_do_not_take_are_refused(together):
     matrix = torch.nn.Parameter(torch.eye(3))
     matrix.grad = torch.eye(3)
+    optimizer = StackedMuon([matrix], 0.02, adjust_lr_fn="original")
+    optimizer.together = together
     with pytest.raises(ValueError, match=r"adjust_lr_fn.*match_rms_adamw; got 'original'"):
-        StackedMuon([matrix], 0.02, adjust_lr_fn="original").step()
+        optimizer.step()
     assert torch.equal(matrix.detach(), torch.eye(3))
+
+
+@pytest.mark.parametrize("shapes", [[(3, 5)], [(3, 5), (7, 2), (4, 4), (1, 9), (9, 1), (8, 1)]])
+def test_a_padded_stack_has_every_number_once_and_zeros_elsewhere(shapes):
+    """Small whole numbers are exact in bf16."""
+    numbers = iter(range(1, 257))
+    matrices = [
+        torch.tensor([[float(next(numbers)) for _ in range(c)] for _ in range(r)])
+        for r, c in shapes
+    ]
+    padded = PaddedStack(tuple(shapes), torch.device("cpu"))
+    stack = padded.stacked(matrices)
+    assert stack.shape == (len(shapes), max(min(s) for s in shapes), max(max(s) for s in shapes))
+    for inside, matrix in zip(stack.float(), matrices, strict=True):
+        wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
+        rows, columns = wide.shape
+        assert torch.equal(inside[:rows, :columns], wide)
+        assert inside.abs().sum() == wide.sum()  # all else is 0
+    for back, matrix in zip(padded.apart(stack), matrices, strict=True):
+        assert torch.equal(back.float(), matrix)
+
+
+def test_a_padded_stack_takes_as_many_products_as_matrices_of_one_shape():
+    """What a step of a small model takes on a card is the launches of its kernels."""
+
+    class Counted(TorchDispatchMode):
+        products = 0
+
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+            self.products += "bmm" in str(operator)
+            return operator(*args, **(kwargs or {}))
+
+    matrices = [torch.nn.Parameter(torch.eye(4, n)) for n in range(4, 9)]
+    optimizer = StackedMuon(matrices, 0.02, adjust_lr_fn="match_rms_adamw")
+    counts = []
+    for together in (False, True):
+        for p in matrices:
+            p.grad = torch.ones_like(p)
+        optimizer.together = together
+        with Counted() as counted:
+            optimizer.step()
+        counts.append(counted.products)
+    assert counts == [5 * 15, 15]  # three products in each of five rounds
 
 
 def test_a_run_with_another_recipe_is_not_taken_up(tmp_path):

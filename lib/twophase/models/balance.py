@@ -21,7 +21,8 @@ from twophase.models.expert_loads import expert_choices, fullest, load_shares
 from twophase.models.findings import Findings, arguments, write
 from twophase.models.mixture_of_experts import MixtureOfExperts
 from twophase.models.recipe import Recipe
-from twophase.models.train import Trainer, device_name
+from twophase.models.train import device_name
+from twophase.models.trainer import Trainer
 from twophase.models.transformer import Config, Transformer
 from twophase.theory.sizes import MixtureOfExperts as Sizes
 

@@ -3,7 +3,8 @@
 A step of a model of this family is a thousand kernels of a few microseconds each. Launched one by
 one they wait for Python; replayed, the GPU goes from one to the next by itself. For that a step
 must be the same every time, so all that changes from step to step lies on the device: the text,
-where its windows begin, the learning rates, the losses, and the number of the step.
+where its windows begin, what is masked in them, the learning rates, the losses, and the number of
+the step.
 """
 
 import math
@@ -12,29 +13,30 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from twophase.models.config import Config
+from twophase.models.diffusion import Hidden
 from twophase.models.recipe import Recipe, window_starts
 
-Update = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Update = Callable[[torch.Tensor, torch.Tensor, Hidden | None], torch.Tensor]
+Hide = Callable[[int], Hidden]  # of the step of that number
 WARM_UP = 3  # steps before the capture: torch makes its handles and the optimizer's state in them
 TABLE = 8192  # steps whose windows and rates lie on the device at a time
 
 
-def capturable(config: Config, device: str) -> bool:
-    """Whether every step of such a model does the same on a GPU: the masks of a diffusion model are
-    drawn by a generator of each step. (A `Trainer` has
-    all experts run there.)"""
-    return device == "cuda" and config.causal
-
-
 class CapturedSteps:
-    """The steps of one run. `update(tokens, share)` takes one: tokens int64 [B, T + 1], `share` of
-    the peak learning rates, fp32 []; it returns the loss. Both are on `device`, and so is all that
-    it does; nothing in it may wait for the host. On a CPU the steps run uncaptured.
+    """The steps of one run. `update(tokens, share, hidden)` takes one: tokens int64 [B, T + 1],
+    `share` of the peak learning rates, fp32 []; it returns the loss. `hidden` is None, or what
+    `hide` draws for the step of that number. All are on `device`, and so is all that `update` does;
+    nothing in it may wait for the host. On a CPU the steps run uncaptured.
     """
 
     def __init__(
-        self, recipe: Recipe, T: int, data: np.ndarray, device: str, update: Update
+        self,
+        recipe: Recipe,
+        T: int,
+        data: np.ndarray,
+        device: str,
+        update: Update,
+        hide: Hide | None = None,
     ) -> None:
         self.recipe, self.T, self.n_bytes = recipe, T, len(data)
         self.device, self.update = device, update
@@ -44,6 +46,10 @@ class CapturedSteps:
         self.starts = torch.zeros(TABLE, recipe.B, dtype=torch.int64, device=device)
         self.shares = torch.zeros(TABLE, device=device)
         self.losses = torch.zeros(TABLE, device=device)
+        self.hide = hide
+        if hide is not None:
+            self.times = torch.ones(TABLE, recipe.B, device=device)
+            self.masked = torch.zeros(TABLE, recipe.B, T, dtype=torch.bool, device=device)
         self.graph: torch.cuda.CUDAGraph | None = None
         # a capture needs a stream of its own, and runs beside each other do, too
         self.stream = torch.cuda.Stream() if device == "cuda" else None  # type: ignore[no-untyped-call]
@@ -81,6 +87,9 @@ class CapturedSteps:
         self.starts[:n] = torch.from_numpy(np.stack(starts)).to(self.device)
         shares = [r.lr_share(s, self.T) for s in range(first, first + n)]
         self.shares[:n] = torch.tensor(shares, device=self.device)
+        if self.hide is not None:
+            for i in range(n):
+                self.times[i], self.masked[i] = self.hide(first + i)
         self.at.zero_()
 
     def _step_or_replay(self, first_of_all: bool) -> None:
@@ -101,6 +110,12 @@ class CapturedSteps:
         """One step, by the tables' row `at`."""
         starts = self.starts.index_select(0, self.at)[0]  # [B]
         tokens = self.text[starts[:, None] + self.window].long()  # [B, T + 1]
-        loss = self.update(tokens, self.shares.index_select(0, self.at)[0])
+        loss = self.update(tokens, self.shares.index_select(0, self.at)[0], self._hidden())
         self.losses.index_copy_(0, self.at, loss.detach().float()[None])
         self.at += 1
+
+    def _hidden(self) -> Hidden | None:
+        """What this step hides: times [B] and masks [B, T]."""
+        if self.hide is None:
+            return None
+        return self.times.index_select(0, self.at)[0], self.masked.index_select(0, self.at)[0]

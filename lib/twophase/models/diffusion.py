@@ -18,6 +18,7 @@ from twophase.kernels.diffusion import (
     EPSILON,
     counted_loss,
     diffusion_loss,
+    hidden_nats,
     mask_exactly,
     mask_tokens,
     stratified_times,
@@ -53,6 +54,24 @@ def training_loss(
     t = stratified_times(len(tokens), generator, epsilon)  # [B]
     seen, masked = mask_tokens(tokens, t.to(tokens.device), mask, generator)  # [B, T] each
     return diffusion_loss(model(seen), tokens, masked, t).mean()
+
+
+# The times of sequences, fp32 [B], and where their bytes are hidden, bool [B, T].
+Hidden = tuple[torch.Tensor, torch.Tensor]
+
+
+def draw_hidden(B: int, T: int, generator: torch.Generator, epsilon: float = EPSILON) -> Hidden:
+    """What `training_loss` draws from `generator` for tokens [B, T], on the generator's device."""
+    t = stratified_times(B, generator, epsilon)  # [B]
+    return t, torch.rand(B, T, generator=generator, device=generator.device) < t[:, None]
+
+
+def loss_of_hidden(model: Transformer, tokens: torch.Tensor, hidden: Hidden) -> torch.Tensor:
+    """`training_loss` of tokens [B, T] where these are hidden. Nothing is looked at on the host, so
+    that a step on a card can be captured."""
+    t, masked = hidden
+    seen = torch.where(masked, mask_token(model), tokens)  # [B, T]
+    return (hidden_nats(model(seen), tokens, masked).mean(-1) / t).mean()
 
 
 @dataclass(frozen=True)

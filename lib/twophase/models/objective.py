@@ -9,15 +9,21 @@ from twophase.models.transformer import Transformer
 
 
 def training_loss(
-    model: Transformer, tokens: torch.Tensor, seed: int
+    model: Transformer,
+    tokens: torch.Tensor,
+    seed: int,
+    hidden: diffusion.Hidden | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Nats per byte of the targets in tokens, int64 [B, T + 1], and the experts' load-balance loss
     (0 without any).
 
     A model that reads both ways learns to fill in masked bytes instead; `seed` draws what is
-    masked.
+    masked, unless that is drawn already and given as `hidden`.
     """
     if not model.config.causal:
+        if hidden is not None:
+            loss = diffusion.loss_of_hidden(model, tokens[:, 1:], hidden)
+            return loss, loss.new_zeros(())
         generator = torch.Generator(tokens.device).manual_seed(seed)
         return diffusion.training_loss(model, tokens[:, 1:], generator), torch.zeros(())
     logits = model(tokens[:, :-1])  # [B, T, V]

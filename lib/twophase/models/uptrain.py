@@ -21,7 +21,8 @@ from twophase.models.evaluate import bits_per_byte
 from twophase.models.family import FAMILY
 from twophase.models.findings import Findings, arguments, came_from, made_before, read, write
 from twophase.models.recipe import Recipe
-from twophase.models.train import Trainer, device_name
+from twophase.models.train import device_name
+from twophase.models.trainer import Trainer
 from twophase.models.transformer import Transformer
 
 RESULT = Path(__file__).with_name("uptrained.json")

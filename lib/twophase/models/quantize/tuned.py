@@ -29,7 +29,7 @@ from twophase.models.quantize.adapters import (
 from twophase.models.quantize.calibration import corpus_windows
 from twophase.models.quantize.methods import quantize
 from twophase.models.recipe import Recipe, batch
-from twophase.models.train import Trainer
+from twophase.models.trainer import Trainer
 from twophase.models.transformer import Transformer
 
 RESULT = Path(__file__).with_name("tuned.json")
