@@ -23,7 +23,14 @@ SQUARES = (  # the table's name, the format of the data sheet, the run's part an
     ("fp8, sums in fp32", "fp8", "formats", "fp8, sums in fp32, random numbers"),
 )
 ROWS = (1, 16, 64, 128, 256, 288, 512, 1024, 8192)
-KERNELS = ("as torch chooses", "flash attention", "cudnn attention", "efficient attention", "math")
+KERNELS = {
+    "as torch chooses": "torch's choice",
+    "as we choose": "the library's",
+    "flash attention": "flash",
+    "cudnn attention": "cuDNN",
+    "efficient attention": "efficient",
+    "math": "math",
+}
 WAYS = ("eager", "captured", "fused, captured")
 CONTEXTS = (1000, 4000, 16_000, 32_000, 64_000, 128_000)
 
@@ -31,7 +38,7 @@ CONTEXTS = (1000, 4000, 16_000, 32_000, 64_000, 128_000)
 def tables() -> list[str]:
     """Rates, one matrix, attention by kernel, steps, long contexts, prompts, and what another card
     made of these: each a table in Markdown."""
-    card, sheet = recorded_card(), hardware("h100")
+    card, other, sheet = recorded_card(), recorded_card(RECORDED_H200), hardware("h100")
     return [
         _rates(card, sheet),
         _rows(card),
@@ -39,7 +46,8 @@ def tables() -> list[str]:
         _steps(card, sheet),
         _contexts(card, sheet),
         _prompts(card, sheet),
-        _two_cards(card, recorded_card(RECORDED_H200)),
+        _two_cards(card, other),
+        _attention(other),
     ]
 
 
@@ -67,13 +75,15 @@ def _rows(card: Recorded) -> str:
 
 def _attention(card: Recorded) -> str:
     read, lines = card.hardware().hbm_bytes_per_s, []
-    for run in card.find("attention", way=KERNELS[0], T=1):
+    timed = {run.way for run in card.find("attention", T=1, B=32)}
+    kernels = {way: short for way, short in KERNELS.items() if way in timed}
+    for run in card.find("attention", way="as torch chooses", T=1):
         at = dict(run.sizes)
         n_bytes = at["B"] * at["S"] * kv_bytes_per_token(1, at["K"], 128)
-        took = [card.one("attention", run.what, way, **at).seconds for way in KERNELS]
+        took = [card.one("attention", run.what, way, **at).seconds for way in kernels]
         cells = (f"{s * 1e6:,.0f} µs, {_share(n_bytes / s / read)}" for s in took)
         lines.append([f"B = {at['B']}, {at['S']:,} cached, {at['N']}/{at['K']} heads", *cells])
-    return _table(["", "torch's choice", "flash", "cuDNN", "efficient", "math"], lines)
+    return _table(["", *kernels.values()], lines)
 
 
 def _steps(card: Recorded, sheet: Hardware) -> str:
@@ -138,18 +148,12 @@ def _two_cards(first: Recorded, other: Recorded) -> str:
     """What both timed, and how many times as fast the other was."""
     cards, matrix = (first, other), "one matrix of llama-3-8b"
     reads = [card.hardware().hbm_bytes_per_s / 1e12 for card in cards]
-    squares = [
-        card.one("calibration", "square product", "bf16, random numbers").flops_per_s / 1e12
-        for card in cards
-    ]
-    lines = [
-        ["reads, TB/s", *(f"{x:.2f}" for x in reads), f"{reads[1] / reads[0]:.2f}"],
-        [
-            "bf16, random numbers, TFLOP/s",
-            *(f"{x:,.0f}" for x in squares),
-            f"{squares[1] / squares[0]:.2f}",
-        ],
-    ]
+    lines = [["reads, TB/s", *(f"{x:.2f}" for x in reads), f"{reads[1] / reads[0]:.2f}"]]
+    for name, _, part, way in SQUARES:
+        if name in ("bf16, random numbers", "fp8, quick sums"):
+            tera = [card.one(part, "square product", way).flops_per_s / 1e12 for card in cards]
+            rates = (f"{x:,.0f}" for x in tera)
+            lines.append([f"{name}, TFLOP/s", *rates, f"{tera[1] / tera[0]:.2f}"])
 
     def timed(name: str, per_s: float, part: str, what: str, way: str, **sizes: int) -> None:
         took = [card.one(part, what, way, **sizes).seconds * per_s for card in cards]
@@ -162,14 +166,9 @@ def _two_cards(first: Recorded, other: Recorded) -> str:
         for B in (1, 64) if what.endswith("b") else (1, 64, 256):
             timed(f"{what}, B = {B}, ms", 1e3, "step", what, WAYS[2], B=B)
         most = [max(c.find("step", what, WAYS[2]), key=lambda run: run.sizes["B"]) for c in cards]
-        sizes, rates = [run.sizes["B"] for run in most], [r.sizes["B"] / r.seconds for r in most]
-        lines.append(
-            [
-                f"{what}, the most that ran: {sizes[0]} and {sizes[1]}, tokens/s",
-                *(f"{rate:,.0f}" for rate in rates),
-                f"{rates[1] / rates[0]:.2f}",
-            ]
-        )
+        sizes, made = [run.sizes["B"] for run in most], [r.sizes["B"] / r.seconds for r in most]
+        name = f"{what}, the most that ran: {sizes[0]} and {sizes[1]}, tokens/s"
+        lines.append([name, *(f"{rate:,.0f}" for rate in made), f"{made[1] / made[0]:.2f}"])
     for kernel in ("", TORCHS):
         name = f"llama-3-8b, B = 1, 128,000 cached{kernel}, ms"
         timed(name, 1e3, "prefill", "llama-3-8b", WAYS[2] + kernel, B=1, S=128_000)

@@ -206,6 +206,22 @@ def test_steps_of_the_other_card_took_the_librarys_choice_unless_their_name_says
     assert gains[0] > 1
 
 
+def test_on_the_other_card_the_librarys_choice_of_a_kernel_wins_where_heads_are_few():
+    """And is torch's own where they are many."""
+    took = {
+        (run.sizes["B"], run.sizes["T"], run.way): run.seconds
+        for run in recorded_card(RECORDED_H200).find("attention")
+    }
+    gains = {
+        (B, T): took[B, T, "as torch chooses"] / took[B, T, "as we choose"]
+        for B, T in {(B, T) for B, T, _ in took}
+    }
+    assert gains[1, 1] > 5
+    others = [gain for at, gain in gains.items() if at != (1, 1)]
+    assert len(others) == 3
+    assert others == pytest.approx([1.0] * 3, rel=0.03)
+
+
 def test_two_cards_of_one_torch_have_rates_that_differ_as_their_data_sheets_do():
     """By the sheets only memory differs: reads gain what they promise, products nothing."""
     first, other = recorded_card(), recorded_card(RECORDED_H200)

@@ -5,8 +5,8 @@ from a data sheet.
 Two files come with the package. `RECORDED` is of two H100, on one day, with one torch: runs whose
 facts have `card` are of the second. All others were taken before the library chose a kernel of
 attention (`kernels.attention_on_cards`): their steps took torch's choice, whatever their way.
-`RECORDED_H200` is of one H200, and newer: its steps took the library's choice, but for those whose
-way ends with `TORCHS`.
+`RECORDED_H200` is newer, of one H200: its steps took the library's choice, but for those whose way
+ends with `TORCHS`. Runs with `card` were taken later, perhaps on another H200.
 """
 
 from __future__ import annotations
