@@ -1,8 +1,10 @@
-"""The family: small models that differ in one thing each, trained by one recipe on one budget.
+"""The family: small models that differ in one thing each (and in the width of their MLPs, so that
+they are about equal in parameters), trained by one recipe; the weights here, on one budget.
 
-All read bytes, have four layers of width 128 and about 0.6 million parameters, but for the target
-and the draft of speculative decoding, which are larger and smaller. Beside the family stands
-`large`: 15 times their size, trained on 17 times as much text in sequences twice as long.
+All read bytes, have four layers of width 128 and about 0.6 million parameters at work on a token,
+but for the target and the draft of speculative decoding, which are larger and smaller. Beside the
+family stands `large`: 15 times their size, it read 17 times as many bytes in sequences twice as
+long.
 """
 
 from typing import Any
@@ -34,7 +36,7 @@ ABOUT = {
     "diffusion": "masked diffusion: reads both ways, fills in masked bytes in any order",
     "target": "the larger model of speculative decoding",
     "draft": "its small draft",
-    "large": "beside the family: 15 times its size, trained on 17 times as much text",
+    "large": "beside the family: 15 times its size, it read 17 times as many bytes",
 }
 
 # The MLP is as wide as brings each to about the same number of parameters (of active ones, where
