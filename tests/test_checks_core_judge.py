@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ from hostile.course import (
     softmax,
 )
 
+from twophase.checks import prove
 from twophase.checks.answer import LocalAnswer, outcome, refuses
-from twophase.checks.exercise import Case
+from twophase.checks.exercise import Case, Misconception
 from twophase.checks.judge import Bench, Verdict
 from twophase.protocol import AnswerError, NotYet
 from twophase.protocol.errors import JudgeFault
@@ -60,6 +62,40 @@ def test_a_misconception_gets_its_name_and_no_points(
     seen = verdict(slug, **names)
     assert (seen.status, seen.points, seen.misconception) == ("wrong", 0, called)
     assert seen.message == f"This is {called}."
+
+
+def raising(kind: type[Exception]) -> Any:
+    def bytes_of(n_tokens: int, width: int) -> int:
+        if n_tokens * width == 1:
+            return 2
+        raise kind("odd")
+
+    return bytes_of
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [(ValueError, "raises"), (KeyError, None), (NameError, None), (UnboundLocalError, None)],
+)
+def test_an_error_names_a_misconception_that_raises_it_too_unless_it_is_a_slip(
+    kind: type[Exception], named: str | None
+) -> None:
+    """A name that is not defined says nothing of what somebody thought, whatever raises it."""
+    wrong = NameError if issubclass(kind, NameError) else ValueError
+    raises = Misconception("raises", raising(wrong), "plausible", "This is raises.")
+    bench = Bench(replace(EXERCISES[f"{TOPIC}-bytes"], misconceptions=(raises,)), seed=1)
+    seen = bench.judge(LocalAnswer({"bytes_of": raising(kind)}))
+    assert (seen.status, seen.misconception) == ("wrong", named)
+
+
+def test_what_raises_on_every_case_is_named_by_nothing() -> None:
+    def raises(n_tokens: int, width: int) -> int:
+        raise RuntimeError
+
+    also = Misconception("raises", raises, "plausible", "This is raises.")
+    bench = Bench(replace(EXERCISES[f"{TOPIC}-bytes"], misconceptions=(also,)), seed=1)
+    assert bench.judge(LocalAnswer({"bytes_of": raises})).misconception is None
+    assert "without its name" in prove.misconceptions(bench)  # so no check can have such a one
 
 
 def test_a_wrong_answer_that_agrees_with_no_misconception_is_shown_its_smallest_failing_case() -> (

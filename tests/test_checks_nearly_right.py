@@ -39,6 +39,16 @@ COUNTS = "{p: len(m) for p, m in missing.items()} == {p: len(m) for p, m in olde
 HOPS = "n_chips // 2 if closed else n_chips - 1"
 Parts = tuple[str, Callable[..., Any], dict[str, str]]  # an entry, the reference, replaced in it
 NEARLY_RIGHT: dict[str, Parts] = {
+    "values handed on in half precision": (
+        "turn",
+        rope_cached.reference,
+        {"_turn(k, angles), v": "_turn(k, angles), v.half().to(v.dtype)"},
+    ),
+    "values handed on a little larger": (
+        "turn",
+        rope_cached.reference,
+        {"_turn(k, angles), v": "_turn(k, angles), v * 1.0005"},
+    ),
     "64 slots looked through for an empty one": (
         "chart_fault",
         chart.reference,

@@ -66,6 +66,8 @@ class Verdict:
         return self.status == "right"
 
 
+# slips of the keyboard: they say nothing of what somebody thought
+SLIPS = {"NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError", "SyntaxError"}
 Seen = Any  # what `Exercise.look` returned, or the AnswerError that it raised
 TOO_LARGE = AnswerError(
     "unusable", "more than anybody asked for", ("TooLarge",)
@@ -112,11 +114,12 @@ def _modest(value: Any) -> bool:
 
 
 def _agree(seen: Seen, other: Seen, exercise: Exercise) -> bool:
-    """Whether two answers behave alike on a case: the same error, or values within the exercise's
-    tolerance."""
+    """Whether two answers behave alike on a case: the same error, if it is no slip, or values
+    within the exercise's tolerance."""
     if isinstance(seen, AnswerError) or isinstance(other, AnswerError):
         both = isinstance(seen, AnswerError) and isinstance(other, AnswerError)
-        return both and seen.kind == other.kind and seen.type_names[:1] == other.type_names[:1]
+        alike = both and (seen.kind, seen.type_names[:1]) == (other.kind, other.type_names[:1])
+        return alike and not SLIPS.intersection(seen.type_names[:1])
     try:
         return difference(seen, other, exercise.compare) is None
     except Exception:  # as in a verdict: data that nothing can be done with
@@ -271,7 +274,9 @@ class Bench:
 
     def _name(self, seen: list[Seen]) -> Misconception | None:
         """The one misconception that agrees with the answer on every case, if there is exactly
-        one."""
+        one. Nothing names an answer that raises on every case: whatever does looks like it."""
+        if all(isinstance(s, AnswerError) for s in seen):
+            return None
         agreeing = [
             m
             for m in self.exercise.misconceptions

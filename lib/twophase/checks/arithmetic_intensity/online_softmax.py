@@ -97,7 +97,7 @@ def masked_at_minus_100(m: Tensor, l: Tensor, scores: Tensor) -> State:
 )
 def equal_maxima_once(m: Tensor, l: Tensor, scores: Tensor) -> State:
     m_new, total = reference(m, l, scores)
-    return m_new, total - ((m == scores.amax(-1)) & (m > NEG_INF))
+    return m_new, total - ((m == scores.amax(-1)) & (m > NEG_INF)).to(total.dtype)
 
 
 @wrong(

@@ -43,7 +43,7 @@ _add(
 )
 _add(
     "not_squared",
-    {"variance / mean**2": "math.sqrt(variance) / mean"},
+    {"variance / mean**2": "variance**0.5 / mean"},
     "the coefficient of variation",
     "This is the coefficient of variation, the standard deviation over the mean. Asked is its"
     " square: the variance over the mean squared.",

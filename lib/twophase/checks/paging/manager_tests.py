@@ -134,7 +134,7 @@ def never_refused() -> list[Written]:
     "You never free a sequence: whether blocks come back, and whose, does not show.",
 )
 def never_freed() -> list[Written]:
-    return [_case(6, 4, "a6 a>b a>c +a +b +c +c d4 d1"), _case(2, 2, "a3 a>b +b +a")]
+    return [_case(6, 4, "a6 a>b a>c +a +b +c +c d4 e1"), _case(2, 2, "a3 a>b +b +a")]
 
 
 @wrong(

@@ -120,7 +120,7 @@ _add(
 )
 _add(
     "the_angle",
-    {"1 - cosine.mean()": "cosine.clamp(-1, 1).acos().mean() / math.pi"},
+    {"1 - cosine.mean()": "cosine.clamp(-1, 1).acos().mean() / torch.pi"},
     "plausible",
     "You return the angle. The task wants one minus its cosine.",
 )

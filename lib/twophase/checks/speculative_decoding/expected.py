@@ -51,7 +51,7 @@ _add(
 )
 _add(
     "kept_whole_or_not_at_all",
-    {"1 + kept": "1 + len(acceptances) * math.prod(acceptances)"},
+    {"1 + kept": "1 + len(acceptances) * reached"},
     "plausible",
     "You count a draft only if all of it is kept: its first few tokens stay also if a later one is"
     " refused.",
