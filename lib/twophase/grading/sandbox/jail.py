@@ -50,7 +50,8 @@ class Jail:
         self._user: User | None = user.choose()
         self._powerless = user.in_a_fork(lambda: _no_powers(self._user))
         may_write = self._rules is not None and self._filtered
-        self._own = own if may_write and own is not None and _writes(own) else None
+        works = may_write and own and user.in_a_fork(lambda: temporary.works(own))
+        self._own = own if works else None
         if self._filtered:
             calls = allowed_syscalls.WITH_A_FOLDER if self._own else allowed_syscalls.SUBMISSION
             self._calls = seccomp.prepared(calls)
@@ -110,10 +111,6 @@ class Jail:
         whole = self._user is not None and self._user.whole
         temporary.mount(own, number if whole else 0, number)
         tempfile.tempdir = os.environ["TMPDIR"] = str(own)
-
-
-def _writes(own: Path) -> bool:
-    return user.in_a_fork(lambda: temporary.works(own))
 
 
 def _no_files(rules: landlock.Rules) -> bool:

@@ -43,42 +43,22 @@ FILES_NOW = (1 << 16) - 1
 ALL_TCP, ALL_SCOPES = 3, 3
 SYSTEM = (
     *("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache"),
-    *(
-        "/etc/localtime",
-        "/etc/timezone",
-        "/usr/share/zoneinfo",
-        "/etc/fonts",
-        "/usr/share/fonts",
-        "/usr/share/fontconfig",
-    ),
-    *("/usr/share/locale", "/usr/share/i18n", "/etc/mime.types"),
-    *(
-        f"/proc/{name}"
-        for name in ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")
-    ),
+    *("/etc/localtime", "/etc/timezone", "/usr/share/zoneinfo", "/usr/share/locale"),
+    *("/etc/fonts", "/usr/share/fonts", "/usr/share/fontconfig"),
+    *("/usr/share/i18n", "/etc/mime.types"),
+    *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime"),
+    *("/proc/version", "/proc/filesystems"),
     *("/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/osrelease", "/proc/sys/kernel/pid_max"),
     *("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage"),
-    *(
-        "/sys/fs/cgroup/cpu.max",
-        "/sys/fs/cgroup/memory.max",
-        "/sys/fs/cgroup/cpuset.cpus.effective",
-    ),
+    *("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/memory.max"),
+    *("/sys/fs/cgroup/cpuset.cpus.effective",),
     *("/dev/urandom", "/dev/random", "/dev/zero"),
 )
-WRITABLE_DEVICES = ("/dev/null",)
-OWN = (
-    "fd",
-    "maps",
-    "smaps",
-    "stat",
-    "statm",
-    "status",
-    "cmdline",
-    "comm",
-    "limits",
-    "cgroup",
-    "oom_score_adj",
-)  # not net, not mounts
+WRITABLE_DEVICE = Path("/dev/null")
+OWN = (  # of /proc/self: not net, not mounts
+    *("fd", "maps", "smaps", "stat", "statm", "status", "cmdline"),
+    *("comm", "limits", "cgroup", "oom_score_adj"),
+)
 
 
 class _Ruleset(ctypes.Structure):
@@ -125,8 +105,7 @@ class Rules:
         for path in data_files():
             if not any(path.is_relative_to(p) for p in apart):
                 allow(path, READ_FILE)
-        for device in WRITABLE_DEVICES:
-            allow(Path(device), READ_FILE | WRITE_FILE | TRUNCATE)
+        allow(WRITABLE_DEVICE, READ_FILE | WRITE_FILE | TRUNCATE)
         self._rules = [
             rule for path, rights in found.items() for rule in self._opened(path, rights)
         ]

@@ -32,9 +32,7 @@ def _refused(what: str) -> OSError:
 
 def prctl(option: int, *values: int) -> None:
     """Raises OSError if the kernel refuses."""
-    given = [ctypes.c_ulong(v) for v in (*values, 0, 0, 0, 0)[:4]]
-    if _libc().prctl(option, *given) != 0:
-        raise _refused(f"prctl {option}")
+    call("prctl", option, *(*values, 0, 0, 0, 0)[:4])
 
 
 def call(name: str, *arguments: int | bytes | None) -> None:

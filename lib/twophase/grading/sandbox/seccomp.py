@@ -58,15 +58,12 @@ def program(machine: str, pid: int, calls: Calls = SUBMISSION) -> list[Instructi
     here = MACHINES[machine]
     out = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, here.audit), _ret(KILL), (LOAD, 0, 0, 0)]
     out += [(ABOVE, 0, 1, X32 - 1), _ret(REFUSE | errno.EPERM)]
-    plain = [
-        numbers[here.column] for name, numbers in calls.allowed.items() if name not in calls.tests
-    ]
+    untested = calls.allowed.keys() - calls.tests.keys()
+    plain = [calls.allowed[name][here.column] for name in untested]
     for first, last in _ranges(n for n in plain if n is not None):
-        out += (
-            [(ABOVE, 0, 2, first - 1), (ABOVE, 1, 0, last), _ret(ALLOW)]
-            if first
-            else [(ABOVE, 1, 0, last), _ret(ALLOW)]
-        )
+        if first:
+            out.append((ABOVE, 0, 2, first - 1))
+        out += [(ABOVE, 1, 0, last), _ret(ALLOW)]
     for name, tests in calls.tests.items():
         number = calls.allowed[name][here.column]
         if number is not None:
@@ -74,19 +71,13 @@ def program(machine: str, pid: int, calls: Calls = SUBMISSION) -> list[Instructi
             out += [(EQUAL, 0, len(body), number), *body]
     for numbers in ABSENT.values():
         out += [(EQUAL, 0, 1, numbers[here.column] or 0), _ret(REFUSE | errno.ENOSYS)]
-    return [
-        *out,
-        (ABOVE, 0, 1, LAST_KNOWN),
-        _ret(REFUSE | errno.ENOSYS),
-        _ret(REFUSE | errno.EPERM),
-    ]
+    out += [(ABOVE, 0, 1, LAST_KNOWN), _ret(REFUSE | errno.ENOSYS)]
+    return [*out, _ret(REFUSE | errno.EPERM)]
 
 
 def packed(machine: str, pid: int, calls: Calls = SUBMISSION) -> bytes:
     """The same as the kernel reads it."""
-    return b"".join(
-        struct.pack("=HBBI", *instruction) for instruction in program(machine, pid, calls)
-    )
+    return b"".join(struct.pack("=HBBI", *step) for step in program(machine, pid, calls))
 
 
 def prepared(calls: Calls = SUBMISSION) -> bytes:

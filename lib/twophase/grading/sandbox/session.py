@@ -86,12 +86,7 @@ class Session(AbstractContextManager["Session"]):
         return self._waited.grace_s()
 
     def converse(
-        self,
-        kind: bytes,
-        body: bytes,
-        deadline: float,
-        late: str,
-        serve: Any = None,
+        self, kind: bytes, body: bytes, deadline: float, late: str, serve: Any = None
     ) -> tuple[bytes, bytes]:
         """Ask, serve callbacks with `serve(body)` until the answer comes. Raises AnswerError if
         none does."""

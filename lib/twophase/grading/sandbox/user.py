@@ -43,10 +43,14 @@ class User:
             os.setresuid(self.number, 0, 0)
 
     def works(self) -> bool:
-        """Whether this process, which becomes the user, can still read what a submission needs.
-        Raises OSError."""
+        """Whether this process, which becomes the user, can still read what a submission needs:
+        True, or OSError."""
         self.become()
-        return _reads()
+        found = [importlib.util.find_spec(name) for name in NEEDED]
+        files = [Path(s.origin) for s in found if s and s.origin and s.origin != "frozen"]
+        for file in (*files, Path(os.__file__), *landlock.data_files()):
+            os.close(os.open(file, os.O_RDONLY))  # not os.access, which asks for the real user
+        return True
 
 
 def choose() -> User | None:
@@ -89,17 +93,3 @@ def _mapped(number: int) -> bool:
             return any(int(a) <= number < int(a) + int(n) - SLOTS for a, _, n in map(str.split, f))
     except OSError:
         return False
-
-
-def _reads() -> bool:
-    """Whether this process may read what a submission needs: True, or OSError."""
-    found = [importlib.util.find_spec(name) for name in NEEDED]
-    files = [
-        Path(spec.origin)
-        for spec in found
-        if spec is not None and spec.origin and spec.origin != "frozen"
-    ]
-    files += [Path(os.__file__), *landlock.data_files()]
-    for file in files:
-        os.close(os.open(file, os.O_RDONLY))  # not os.access, which asks for the real user
-    return True

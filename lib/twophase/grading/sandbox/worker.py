@@ -191,11 +191,13 @@ class Worker:
         except BaseException as e:  # in the shell itself, which a cell has set up otherwise
             error = e
         said = error_from(error) if error is not None else None
+        called = tuple(map(str, CALLED))  # since the last cell
+        CALLED.clear()
         return {
             "error": said.message if said else "",
             "types": said.type_names if said else (),
             "output": self._output.take(),
-            "checked": _called(),
+            "checked": called,
         }
 
 
@@ -210,13 +212,6 @@ def _quiet(shell: Any) -> Iterator[None]:
     finally:
         if shell.ast_node_interactivity == "none":  # else the piece has set it
             shell.ast_node_interactivity = shows
-
-
-def _called() -> tuple[str, ...]:
-    """The ids with which the notebook has called `check` since this was last asked."""
-    ids = tuple(map(str, CALLED))
-    CALLED.clear()
-    return ids
 
 
 def _exception(kind: str, message: str, names: tuple[str, ...]) -> BaseException:

@@ -38,21 +38,6 @@ from twophase.grading.sandbox.worker import Worker, to_the_end
 from twophase.protocol.wire import Channel
 
 
-def child(
-    request: dict[str, Any],
-    end: socket.socket,
-    shell: Any,
-    jail: Jail,
-    zygote: int,
-) -> None:
-    """Everything that happens in a submission's process."""
-    with to_the_end():
-        stay_on(request["processors"])
-        end = jail.enter(Limits(**request["limits"]), end, zygote)
-        random.seed(0)  # this generator, alone of them, takes another seed after a fork
-        Worker(Channel(end, patient=True), shell).serve()
-
-
 class ZygoteLoop:
     """The loop of requests."""
 
@@ -85,7 +70,11 @@ class ZygoteLoop:
         me = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            child(request, end, self._shell, self._jail, me)
+            with to_the_end():  # everything that happens in a submission's process
+                stay_on(request["processors"])
+                end = self._jail.enter(Limits(**request["limits"]), end, me)
+                random.seed(0)  # this generator, alone of them, takes another seed after a fork
+                Worker(Channel(end, patient=True), self._shell).serve()
         end.close()
         return {"pid": self._pid}
 
