@@ -20,7 +20,7 @@ from notebook_tools import exercise_cells, marked, small_solution
 
 from twophase.checks import registry
 from twophase.grading.files.notebook import parse
-from twophase.grading.judge.judge import Course, Releases
+from twophase.grading.judge.judge import Course
 from twophase.grading.release import exercise_notebook
 from twophase.grading.release.release import Release, from_cells
 
@@ -177,7 +177,7 @@ class Department:
         nbformat.write(answered(nbformat.read(mine, as_version=4), answers), mine)
         self.exchange("Submit", student, at)
 
-    def grade(self, folder: Path | None = None, source: Releases | None = None) -> None:
+    def grade(self, folder: Path | None = None, source: Any | None = None) -> None:
         """`twophase grade submitted/ --out grades/`, in this process."""
         run(
             folder or self.course / "submitted",

@@ -22,13 +22,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 import twophase
 from twophase.grading.course.secret import SETS, seed_of
 from twophase.grading.errors import GraderFault, ServerGone, Unreadable
 from twophase.grading.files import notebook, scratch
-from twophase.grading.files.notebook import Notebook
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.benches import Benches
 from twophase.grading.judge.one_submission import SubmissionJudge
@@ -45,20 +44,6 @@ DEFAULT_SEED = 1  # the notebooks practise with seed 0
 GRACE_S = 300.0
 
 
-class Releases(Protocol):
-    """Where releases come from: see release.Source."""
-
-    def load(self, topic: str) -> Release: ...
-
-    def digest(self, topic: str) -> str: ...
-
-    def topics(self) -> list[str]: ...
-
-    def topic_of(self, notebook: Notebook, name: str) -> str: ...
-
-    def besides(self, notebook: Notebook, topic: str) -> dict[str, int]: ...
-
-
 @dataclass(frozen=True)
 class Course:
     """What submissions are graded against.
@@ -71,7 +56,7 @@ class Course:
 
     seed: int = DEFAULT_SEED
     limits: Limits = field(default_factory=Limits)
-    source: Releases = field(default_factory=Source)
+    source: Source = field(default_factory=Source)
     secret: bytes = field(default=b"", repr=False)
     case_sets: int = SETS
     grace_s: float = GRACE_S

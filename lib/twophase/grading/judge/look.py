@@ -39,11 +39,7 @@ class Look:
         self.trouble: set[str] = set()
 
     def judge(
-        self,
-        exercise: Exercise,
-        session: Session | None,
-        allowance: Allowance,
-        whole: bool = True,
+        self, exercise: Exercise, session: Session | None, allowance: Allowance, whole: bool = True
     ) -> Graded:
         """The verdict on an exercise whose cells have run in `session`; `whole` as the bench has
         it."""

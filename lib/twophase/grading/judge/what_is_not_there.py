@@ -26,10 +26,6 @@ REFUSED_IN_WORDS = re.compile(r"PermissionError|Permission denied")
 OWN_WORDS = re.compile(
     r"\b(?:Exception|(?:Value|Type|Key|Index|Assertion|Attribute|ZeroDivision)Error): "
 )
-NO_MEMORY = re.compile(r"MemoryError|can't allocate memory|Unable to allocate|bad_alloc")
-NO_LOOP = re.compile(r"no running event loop")
-UNANSWERED = re.compile(r"EOFError: (?:EOF when reading a line|\s|$)|\bBdbQuit\b")
-NO_GPU = re.compile(r"compiled with CUDA|NVIDIA driver|No CUDA GPUs|'?MPS'? backend")
 WHY = (
     "Only the notebook is run, with the course's libraries and no file beside it: put what you need"
     " of {} into a cell."
@@ -53,6 +49,13 @@ WHY_NO_LOOP = (
     " itself."
 )
 WHY_NO_GPU = "Where answers are graded there is no GPU: compute on the CPU."
+# what an error says of these, the first that does
+SIGNS = (
+    (re.compile(r"EOFError: (?:EOF when reading a line|\s|$)|\bBdbQuit\b"), WHY_UNANSWERED),
+    (re.compile(r"MemoryError|can't allocate memory|Unable to allocate|bad_alloc"), WHY_NO_MEMORY),
+    (re.compile(r"no running event loop"), WHY_NO_LOOP),
+    (re.compile(r"compiled with CUDA|NVIDIA driver|No CUDA GPUs|'?MPS'? backend"), WHY_NO_GPU),
+)
 
 
 def explained(
@@ -109,14 +112,9 @@ def reason(error: str) -> str:
     string."""
     if modules := UNKNOWN_MODULE.findall(error):
         return WHY.format(modules[0][:100])
-    if UNANSWERED.search(error):
-        return WHY_UNANSWERED
-    if NO_MEMORY.search(error):
-        return WHY_NO_MEMORY
-    if NO_LOOP.search(error):
-        return WHY_NO_LOOP
-    if NO_GPU.search(error):
-        return WHY_NO_GPU
+    for sign, why in SIGNS:
+        if sign.search(error):
+            return why
     not_its_own = OWN_WORDS.split(error)[0]
     refused = REFUSED.search(error) or REFUSED_IN_WORDS.search(not_its_own)
     return WHY_REFUSED if refused else ""

@@ -44,12 +44,7 @@ def remarks(data: bytes, record: Record) -> list[str]:
     """A sentence for each thing that the student may want to change. Raises Unreadable."""
     cells = notebook.parse(data).cells
     said = {q["id"]: " ".join([q["cell"]["error"], q["message"]]) for q in record["questions"]}
-    return [
-        *_files(cells, said),
-        *_elsewhere(cells, record),
-        *_order(data),
-        *_kernel(data),
-    ]
+    return [*_files(cells, said), *_elsewhere(cells, record), *_order(data), *_kernel(data)]
 
 
 def _files(cells: tuple[Cell, ...], said: dict[str, str]) -> Iterator[str]:
