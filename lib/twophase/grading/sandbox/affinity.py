@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 _outside: list[list[int]] = []  # where the thread might run before it was kept on one processor
 
@@ -59,9 +60,7 @@ def let_go(pid: int) -> None:
 def _current() -> list[int]:
     """The processor on which this thread is, alone in a list; an empty one where the system does
     not say."""
-    with (
-        contextlib.suppress(OSError, ValueError, IndexError),
-        open("/proc/thread-self/stat", encoding="ascii", errors="replace") as f,
-    ):
-        return [int(f.read().rpartition(")")[2].split()[36])]
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        said = Path("/proc/thread-self/stat").read_text("ascii", "replace")
+        return [int(said.rpartition(")")[2].split()[36])]
     return []

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 
 def kill_descendants() -> None:
@@ -31,15 +32,14 @@ def _kill(how: Callable[[int, int], None], pid: int) -> None:
 def _children() -> list[int]:
     me = os.getpid()
     try:
-        with open(f"/proc/self/task/{me}/children", encoding="ascii") as f:
-            return [int(pid) for pid in f.read().split()]
+        return [*map(int, Path(f"/proc/self/task/{me}/children").read_text().split())]
     except FileNotFoundError:  # a kernel without it: ask every process for its parent
         return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(pid) == me]
 
 
 def _parent(pid: str) -> int:
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
-            return int(f.read().rpartition(")")[2].split()[1])
+        said = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        return int(said.rpartition(")")[2].split()[1])
     except OSError:
         return 0

@@ -78,11 +78,8 @@ class Jail:
         for fd in (0, 1, 2):
             os.dup2(null, fd)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        with (
-            contextlib.suppress(OSError),
-            open("/proc/self/oom_score_adj", "w", encoding="ascii") as f,
-        ):
-            f.write(str(FIRST_TO_GO))
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO), "ascii")
         if self._own is not None:
             self._make_own(self._own)
         if self._user is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+from pathlib import Path
 
 from twophase.grading.sandbox.limits import MAX_FILES, Limits
 
@@ -49,13 +50,11 @@ def lower(which: int, value: int) -> None:
 def address_space_bytes() -> int:
     """What this process has mapped already; 0 where there is no /proc."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as f:
-            return int(f.read().split()[0]) * resource.getpagesize()
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     except OSError:
         return 0
 
 
 def threads_of_all() -> int:
     """How many threads there are on this machine: no user has more."""
-    with open("/proc/loadavg", encoding="ascii") as f:
-        return int(f.read().split()[3].partition("/")[2])
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
