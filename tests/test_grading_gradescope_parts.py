@@ -231,8 +231,8 @@ def test_model_answers_stay_behind_if_the_course_itself_is_a_release(
 def test_a_student_is_whom_gradescope_names(tmp_path: Path, tree: Any, student: str) -> None:
     path = tmp_path / "submission_metadata.json"
     path.write_text(json.dumps(tree))
-    assert gradescope_config.handed_in(path).student == student
-    assert gradescope_config.handed_in(tmp_path / "none").student == ""
+    assert gradescope_config.handed_in(path)[0] == student
+    assert gradescope_config.handed_in(tmp_path / "none")[0] == ""
 
 
 def test_a_submission_gets_the_memory_that_the_container_leaves(tmp_path: Path) -> None:

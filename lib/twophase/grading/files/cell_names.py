@@ -63,27 +63,19 @@ def _bound(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(stored), tuple(deleted)
 
 
-def used(source: str) -> frozenset[str]:
-    """All names in a cell, wherever in it they stand."""
-    return _used(source) if len(source) <= LONGEST else frozenset()
-
-
 @lru_cache(MOST)
-def _used(source: str) -> frozenset[str]:
-    tree = parsed_as_a_cell(source)
+def used(source: str) -> frozenset[str]:
+    """All names in a cell, wherever in it they stand; of a long one none."""
+    tree = parsed_as_a_cell(source) if len(source) <= LONGEST else None
     nodes = ast.walk(tree) if tree else ()
     return frozenset(n.id for n in nodes if isinstance(n, ast.Name))
 
 
+@lru_cache(MOST)
 def only_defines(source: str) -> bool:
     """Whether running a cell does nothing but define names: functions, classes, imports, values
     that no call makes. What its functions do when they are called is another matter."""
-    return len(source) <= LONGEST and _all_define(source)
-
-
-@lru_cache(MOST)
-def _all_define(source: str) -> bool:
-    tree = parsed(source)  # none if it is no Python, or has a magic
+    tree = parsed(source) if len(source) <= LONGEST else None  # nor if it has a magic
     return tree is not None and all(_only_defines(node) for node in tree.body)
 
 

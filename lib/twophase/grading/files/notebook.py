@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import no_json
 
+T = TypeVar("T")
 MAX_BYTES = 8 * 2**20
 MAX_CELLS = 2_000
 # what some editors of Windows begin a file with
@@ -127,8 +128,7 @@ def raw_cells(data: bytes) -> list[Any]:
     sheets = [top] if isinstance(top.get("cells"), list) else top.get("worksheets")
     if not isinstance(sheets, list):
         raise Unreadable(NO_CELLS)
-    cells = (s.get("cells") for s in sheets if isinstance(s, dict))
-    return [cell for some in cells if isinstance(some, list) for cell in some]
+    return [cell for sheet in sheets for cell in value_at(sheet, "cells", list)]
 
 
 def source_of(raw: dict[str, Any]) -> str:
@@ -140,27 +140,29 @@ def source_of(raw: dict[str, Any]) -> str:
     return source.replace("\r\n", "\n").replace("\r", "\n") if isinstance(source, str) else ""
 
 
-def marks_of(raw: dict[str, Any]) -> dict[str, Any]:
+def value_at(tree: Any, key: str, kind: type[T]) -> T:
+    """What JSON that somebody else wrote has at a key; an empty `kind` if it has no such thing, or
+    one of another kind, or if it is no mapping."""
+    found = tree.get(key) if isinstance(tree, dict) else None
+    return found if isinstance(found, kind) else kind()
+
+
+def marks_of(raw: Any) -> dict[str, Any]:
     """A cell's metadata of nbgrader's."""
-    metadata = raw.get("metadata")
-    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    return marks if isinstance(marks, dict) else {}
+    return value_at(value_at(raw, "metadata", dict), "nbgrader", dict)
 
 
-def grade_id(raw: dict[str, Any]) -> str:
+def grade_id(raw: Any) -> str:
     """A cell's nbgrader id, or ""."""
-    found = marks_of(raw).get("grade_id")
-    return found if isinstance(found, str) else ""
+    return value_at(marks_of(raw), "grade_id", str)
 
 
 def _cell(raw: Any) -> Cell:
     """One cell, whatever it is: what has the wrong type counts as absent."""
-    if not isinstance(raw, dict):
-        return Cell("unknown", "")
-    marks, kind = marks_of(raw), raw.get("cell_type")
+    marks = marks_of(raw)
     return Cell(
-        kind=kind if isinstance(kind, str) else "unknown",
-        source=source_of(raw),
+        kind=value_at(raw, "cell_type", str) or "unknown",
+        source=source_of(raw) if isinstance(raw, dict) else "",
         grade_id=grade_id(raw),
         grade=marks.get("grade") is True,
         locked=marks.get("locked") is True,

@@ -60,13 +60,13 @@ def graded(root: Path, began: float) -> ResultsJson:
     if (lacks := what_confines.missing()) and not config.unsafe:
         said = f"{lacks} Nothing was run; the instructor can build the autograder with --unsafe."
         return results.without_score(said, time.monotonic() - began)
-    who = gradescope_config.handed_in(root / "submission_metadata.json")
+    student, submitted = gradescope_config.handed_in(root / "submission_metadata.json")
     source = source_of(config, private)
     try:
         submission = the_one(root / "submission", config.topic, source)
     except NothingToGrade as e:
         return results.unreadable(str(e), time.monotonic() - began, _worth(config, source))
-    submission = replace(submission, student=who.student, submitted=who.submitted)
+    submission = replace(submission, student=student, submitted=submitted)
     limits = Limits(
         cell_s=config.cell_s,
         submission_s=config.submission_s,
@@ -75,7 +75,7 @@ def graded(root: Path, began: float) -> ResultsJson:
     names = ("submission", "results", "submission_metadata.json")
     with scratch(), make_zygote([private, *(root / name for name in names)]) as zygote:
         judge = Judge(Course(limits=limits, source=source), zygote)
-        record = judge.grade(Task(submission, seed_for(who.student, config, private)))
+        record = judge.grade(Task(submission, seed_for(student, config, private)))
     return results.results(record, time.monotonic() - began, _worth(config, source))
 
 

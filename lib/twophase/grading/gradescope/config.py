@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from twophase.grading.files.notebook import value_at
+
 SCHEMA = 1
 PRIVATE = "private"  # in the zip: what no submission may read
 # the judge and the libraries, at their peak: 535 to 600 MiB when the topics were measured, one by
@@ -70,31 +72,18 @@ def container_bytes(files: tuple[str, ...] = LIMIT_FILES) -> int:
     return CONTAINER_BYTES
 
 
-@dataclass(frozen=True)
-class HandedIn:
-    """Who handed in and when, as Gradescope says: empty where it does not."""
-
-    student: str = ""
-    submitted: str = ""
-
-
-def handed_in(path: Path) -> HandedIn:
-    """What submission_metadata.json says. A group counts as its first member in the alphabet."""
+def handed_in(path: Path) -> tuple[str, str]:
+    """Who handed in and when, as submission_metadata.json says; empty where it does not. A group
+    counts as its first member in the alphabet."""
     try:
         tree: Any = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        return HandedIn()
-    if not isinstance(tree, dict):
-        return HandedIn()
-    users = tree.get("users")
-    names = [_name(u) for u in users if isinstance(u, dict)] if isinstance(users, list) else []
-    when = tree.get("created_at")
-    return HandedIn(min((n for n in names if n), default=""), when if isinstance(when, str) else "")
+        return "", ""
+    names = map(_name, value_at(tree, "users", list))
+    return min(filter(None, names), default=""), value_at(tree, "created_at", str)
 
 
-def _name(user: dict[str, Any]) -> str:
+def _name(user: Any) -> str:
     """The email in lower case, else the id."""
-    email, number = user.get("email"), user.get("id")
-    if isinstance(email, str) and email.strip():
-        return email.strip().lower()
-    return str(number) if isinstance(number, int | str) and str(number).strip() else ""
+    number = value_at(user, "id", int) or value_at(user, "id", str).strip()
+    return value_at(user, "email", str).strip().lower() or str(number)

@@ -81,7 +81,7 @@ def read_member(path: Path, members: tuple[int, ...], most: int = MAX_BYTES + 1)
         for number in members[:-1]:
             data = _inner(z, number)
             z = inner.enter_context(_zip(_Careful(io.BytesIO(data)), whole_class=True))
-        return _member(z, number_of(z, members[-1]), most)
+        return _member(z, members[-1], most)
 
 
 def _outer(path: Path) -> zipfile.ZipFile:
@@ -96,14 +96,6 @@ def _outer(path: Path) -> zipfile.ZipFile:
 def _kept(path: Path, *which: int) -> zipfile.ZipFile:
     """The zip that was read last, still open: to read a directory of thousands takes 30 ms."""
     return _zip(_file(path), whole_class=True)
-
-
-def number_of(z: zipfile.ZipFile, number: int) -> zipfile.ZipInfo:
-    """The member with this number. Raises Unreadable if the zip has changed and has none."""
-    members = z.infolist()
-    if number >= len(members):
-        raise Unreadable("its zip has changed since the run began")
-    return members[number]
 
 
 def _fill(node: Node, file: _Careful, budget: Budget | None, depth: int) -> None:
@@ -185,19 +177,22 @@ def _refused(info: zipfile.ZipInfo) -> str:
     return ""
 
 
-def _member(z: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
-    """The first `most` bytes of a member. Raises Unreadable."""
-    if refused := _refused(info):
+def _member(z: zipfile.ZipFile, number: int, most: int) -> bytes:
+    """The first `most` bytes of a member. Raises Unreadable, also if the zip has changed."""
+    members = z.infolist()
+    if number >= len(members):
+        raise Unreadable("its zip has changed since the run began")
+    if refused := _refused(members[number]):
         raise Unreadable(refused)
     data = bytearray()
-    with isolated(DAMAGED_MEMBER), z.open(info) as f:
+    with isolated(DAMAGED_MEMBER), z.open(members[number]) as f:
         while len(data) < most and (chunk := f.read(min(CHUNK, most - len(data)))):
             data += chunk
     return bytes(data)
 
 
 def _inner(z: zipfile.ZipFile, number: int) -> bytes:
-    data = _member(z, number_of(z, number), INNER_BYTES + 1)
+    data = _member(z, number, INNER_BYTES + 1)
     if len(data) > INNER_BYTES:
         size = f"larger than {INNER_BYTES // 2**20} MiB"
         raise Unreadable(f"it is a zip in a zip and {size}; hand in the notebook itself")

@@ -16,7 +16,7 @@ from typing import Any
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
 from twophase.grading.files.cell_names import defined
-from twophase.grading.files.notebook import Cell
+from twophase.grading.files.notebook import Cell, value_at
 from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course, Task
 from twophase.grading.judge.what_is_not_there import UNKNOWN_MODULE
@@ -100,10 +100,9 @@ def _count(cell: Any) -> bool:
 
 def _kernel(data: bytes) -> Iterator[str]:
     """Another kernel than Python's own."""
-    spec = notebook.tree(data).get("metadata")
-    spec = spec.get("kernelspec") if isinstance(spec, dict) else None
-    name = spec.get("name") if isinstance(spec, dict) else None
-    if isinstance(name, str) and name not in ("", "python3"):
+    spec = value_at(value_at(notebook.tree(data), "metadata", dict), "kernelspec", dict)
+    name = value_at(spec, "name", str)
+    if name not in ("", "python3"):
         yield (
             f"It was saved with the kernel {name!r}: graded is with the grader's own Python,"
             " whatever stands there."

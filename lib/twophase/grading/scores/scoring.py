@@ -69,8 +69,8 @@ class Scorer:
     def _attempt(self, student: str, rubric: Rubric, record: Record, due: Due | None) -> Outcome:
         """One submission as if it were the only one."""
         made = exercise_scores(student, rubric, record, self.manual)
-        plain = Outcome(student, rubric.assignment.topic, "graded", rubric.worth, exercises=made)
-        plain = replace(plain, file=record["file"], handed_in=self.when(record))
+        topic, file, when = rubric.assignment.topic, record["file"], self.when(record)
+        plain = Outcome(student, topic, "graded", rubric.worth, None, made, file, when)
         whole = self.manual.override(record, "")
         if whole:
             if not any(s.rule.extra for s in rubric.items):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import twophase
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
-from twophase.grading.files.notebook import Notebook
+from twophase.grading.files.notebook import Cell, Notebook
 from twophase.grading.release.release import course_root
 from twophase.grading.similar import fragments
 from twophase.grading.similar.fragments import Fragment
@@ -65,11 +66,12 @@ def load_published(topic: str, stem: str, release: Path | None = None) -> Publis
     ids = [check.removesuffix("-check") for check in checks]
     answers = {c.grade_id: c.source for c in solved.cells if c.grade_id in ids}
     stubs = {c.grade_id: c.source for c in released.cells if c.grade_id in ids}
+    headings = {c.grade_id: h for a, c in pairwise(released.cells) if (h := _heading(a))}
     marks = [m for t in (*texts, *shown) for m in words(t)]
     everything = [*(c.source for c in (*released.cells, *solved.cells)), *shown]
     return Published(
         topic=topic,
-        titles={i: _title(released, i) for i in ids},
+        titles={i: headings.get(i, i) for i in ids},
         stubs=stubs,
         entries={i: frozenset(BEGUN.findall(source)) for i, source in stubs.items()},
         given=given,
@@ -133,12 +135,6 @@ def _fragments(texts: list[str]) -> frozenset[Fragment]:
     return frozenset(f for t in texts for f in fragments.fragments_of(t).fragments)
 
 
-def _title(book: Notebook, exercise_id: str) -> str:
-    """The heading of the text before an exercise's cell, else its id."""
-    above = ""
-    for cell in book.cells:
-        if cell.grade_id == exercise_id:
-            found = HEADING.search(above)
-            return found[1].strip() if found else exercise_id
-        above = cell.source if cell.kind == "markdown" else above
-    return exercise_id
+def _heading(cell: Cell) -> str:
+    found = HEADING.search(cell.source) if cell.kind == "markdown" else None
+    return found[1].strip() if found else ""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from twophase.grading.files.notebook import value_at
 from twophase.grading.similar.fragments import FIXED, MAX_TEXT
 from twophase.grading.similar.lines import LEXER
 
@@ -47,12 +48,9 @@ class FileTraces:
 
 def traces_of(tree: Any) -> FileTraces:
     """The traces in a notebook's JSON, whatever it is. Raises nothing."""
-    if not isinstance(tree, dict):
-        return FileTraces()
-    there = tree.get("cells")
-    cells = [c for c in there if isinstance(c, dict)] if isinstance(there, list) else []
-    ids = frozenset(i for c in cells if isinstance(i := c.get("id"), str) and is_random(i))
-    leaves = _leaves([tree.get("metadata"), *(c.get("metadata") for c in cells)])
+    cells = value_at(tree, "cells", list)
+    ids = frozenset(i for c in cells if is_random(i := value_at(c, "id", str)))
+    leaves = _leaves([value_at(c, "metadata", dict) for c in (tree, *cells)])
     metadata = frozenset(f"{path} = {value}" for path, value in leaves if _personal(path, value))
     return FileTraces(ids, metadata)
 
