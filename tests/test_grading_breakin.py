@@ -12,7 +12,7 @@ from test_grading_seccomp import ALLOW, AUDIT, run
 
 from twophase.grading.files.notebook import parse
 from twophase.grading.judge.benches import Benches
-from twophase.grading.judge.one_submission import SubmissionJudge, _Run
+from twophase.grading.judge.one_submission import SubmissionJudge
 from twophase.grading.judge.time_budget import Allowance
 from twophase.grading.sandbox import what_confines
 from twophase.grading.sandbox.allowed_syscalls import ALLOWED
@@ -68,9 +68,8 @@ def test_the_filter_knows_the_options_of_sockets(machine: str) -> None:
 
 
 def test_what_could_not_be_looked_at_again_is_not_confirmed() -> None:
-    run_ = _Run(
-        SubmissionJudge(zygote(), release(), Benches(), LIMITS, 1), parse(dump(cells(dict(RIGHT))))
-    )
+    work = parse(dump(cells(dict(RIGHT))))
+    run_ = SubmissionJudge(zygote(), release(), Benches(), LIMITS, 1, work)
     steps = run_._plan.alone(f"{TOPIC}-bytes", with_own=True)
     usage, second = run_._whole.usage, run_._second
     assert not second._stays_right(f"{TOPIC}-bytes", steps, Allowance(usage, 0.0, 3)), (

@@ -49,8 +49,8 @@ def own(source: str) -> dict[str, Any]:
 
 def graded(topic: str, cells: Cells) -> Grade:
     asked = release.Source().load(topic)
-    judge = SubmissionJudge(zygote(), asked, Benches(public_only=True), LIMITS, 0)
-    return judge.grade(parse(json.dumps({"nbformat": 4, "cells": cells}).encode()))
+    work = parse(json.dumps({"nbformat": 4, "cells": cells}).encode())
+    return SubmissionJudge(zygote(), asked, Benches(public_only=True), LIMITS, 0, work).grade()
 
 
 def wrong(seen: Grade) -> list[tuple[str, str]]:

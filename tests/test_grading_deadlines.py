@@ -493,8 +493,8 @@ def graded(
     given."""
     made = cells({})[:1] + [cell(source) for source in own or []]
     made += [answer_cell(f"q{i}", answers.get(i, f"def f{i}(x): return x + 1")) for i in range(n)]
-    judge = SubmissionJudge(zygote(), assigned(n, limit_s), Benches(), limits, 1)
-    return judge.grade(parse(dump(made)))
+    asked, work = assigned(n, limit_s), parse(dump(made))
+    return SubmissionJudge(zygote(), asked, Benches(), limits, 1, work).grade()
 
 
 def lost(grade: Grade) -> set[int]:
@@ -575,7 +575,7 @@ def test_answers_asked_in_two_processes_have_one_pair_until_it_breaks(
     asked = replace(assigned(3, 1.0), exercises={e.id: e for e in map(one, range(3))})
     right = {i: f"def f{i}(before, x): return before + x" for i in range(3)}
     made = cells({})[:1] + [answer_cell(f"q{i}", s) for i, s in (right | answers).items()]
-    grade = SubmissionJudge(zygote(), asked, Benches(), LIMITS, 1).grade(parse(dump(made)))
+    grade = SubmissionJudge(zygote(), asked, Benches(), LIMITS, 1, parse(dump(made))).grade()
     assert (lost(grade), grade.forks) == (loses, forks)
 
 
@@ -603,7 +603,7 @@ def test_a_bench_that_was_interrupted_is_made_again() -> None:
     benches = Benches()
     before = benches.of(endless, 1)
     work = parse(dump([*cells({})[:1], answer_cell("endless", "def f(): return 0")]))
-    grade = SubmissionJudge(zygote(), only, benches, SMALL, 1).grade(work)
+    grade = SubmissionJudge(zygote(), only, benches, SMALL, 1, work).grade()
     assert grade.questions[0].verdict.outcomes[0].error == "timeout"
     assert benches.of(endless, 1) is not before
 

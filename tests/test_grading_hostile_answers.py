@@ -59,10 +59,11 @@ def test_an_answer_that_is_right_at_its_second_look_must_be_so_at_a_third(
 ) -> None:
     source = f"def bytes_of(n_tokens, width): return 2 * n_tokens * width if {right_at} else -1"
     counting = Counting()
-    judge = SubmissionJudge(counting, release(), Benches(), LIMITS, 1)
     made = cells(STUBS | {"bytes": source})
     made.insert(1, cell("1 / 0"))  # without another cell above there is nothing else to try
-    seen, *_ = judge.grade(parse(dump(made))).questions
+    work = parse(dump(made))
+    judge = SubmissionJudge(counting, release(), Benches(), LIMITS, 1, work)
+    seen, *_ = judge.grade().questions
     assert seen.verdict.right == seen.alone == gains
     assert counting.looks >= 3
 

@@ -69,8 +69,8 @@ def test_a_cell_answered_with_nonsense_is_an_answer_error_or_a_report(
 
 def grade(zygote: NonsenseZygote) -> Grade:
     handed_out = replace(release(), exercises=QUICK)
-    judge = SubmissionJudge(cast(Zygote, zygote), handed_out, Benches(), LIMITS, 1)
-    return judge.grade(parse(dump(cells(dict(RIGHT)))))
+    work = parse(dump(cells(dict(RIGHT))))
+    return SubmissionJudge(cast(Zygote, zygote), handed_out, Benches(), LIMITS, 1, work).grade()
 
 
 @given(said=st.lists(scripts, max_size=6), polite=st.booleans())

@@ -396,7 +396,7 @@ def graded(out: Path, data: bytes) -> Grade:
     source = Source(out, (CHECKS,), VARIANTS)
     notebook = parse(data)
     released = source.load(source.topic_of(notebook, "ann.ipynb"))
-    return SubmissionJudge(zygote(), released, Benches(), LIMITS, "seed").grade(notebook)
+    return SubmissionJudge(zygote(), released, Benches(), LIMITS, "seed", notebook).grade()
 
 
 class TestGradingAgainstIt:

@@ -68,13 +68,11 @@ def zygote() -> Zygote:
     return one
 
 
-@cache
-def submission_judge() -> SubmissionJudge:
-    return SubmissionJudge(zygote(), release(), Benches(), LIMITS, 1)
+BENCHES = Benches()
 
 
 def grade(data: bytes) -> Grade:
-    return submission_judge().grade(parse(data))
+    return SubmissionJudge(zygote(), release(), BENCHES, LIMITS, 1, parse(data)).grade()
 
 
 def output(session: Session, source: str) -> str:

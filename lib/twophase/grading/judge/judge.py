@@ -127,10 +127,10 @@ class Judge:
         released = self._course.source.load(record["topic"])
         record["digests"]["release"] = released.digest
         self._start(released, task.seed)
-        limits = self._course.limits
-        judge = SubmissionJudge(self._zygote, released, self._benches, limits, task.seed)
+        limits, seed = self._course.limits, task.seed
         with one_processor():
-            grade = judge.grade(work)
+            judge = SubmissionJudge(self._zygote, released, self._benches, limits, seed, work)
+            grade = judge.grade()
         others = self._course.source.besides(work, record["topic"])
         grade.flags += [_not_graded(t, n, record["topic"]) for t, n in others.items()]
         return filled(record, grade, released.exercises)

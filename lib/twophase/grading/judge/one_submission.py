@@ -11,7 +11,6 @@ tried again, so that none can take away another one's time either.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from twophase.grading.files.notebook import Notebook
@@ -28,42 +27,35 @@ from twophase.grading.sandbox.session import Session
 from twophase.grading.sandbox.zygote_handle import Zygote
 
 
-@dataclass(frozen=True)
 class SubmissionJudge:
-    """Grades submissions of one release, one at a time, in processes forked from `zygote`, on the
-    cases of `seed`."""
+    """Grades one submission of a release, in processes forked from `zygote`, on the cases of
+    `seed`."""
 
-    zygote: Zygote
-    release: Release
-    benches: Benches
-    limits: Limits
-    seed: int | str
-
-    def grade(self, notebook: Notebook) -> Grade:
-        """The grade of one submission. Raises GraderFault, and nothing for what the submission
-        does."""
-        return _Run(self, notebook).grade()
-
-
-class _Run:
-    """One submission on its way through its judge."""
-
-    def __init__(self, its: SubmissionJudge, notebook: Notebook) -> None:
-        self._release, limits = its.release, its.limits
-        self._plan = make_plan(notebook, its.release)
-        worth = {i: float(e.points) for i, e in its.release.exercises.items()}
-        self._replay = Replay(its.zygote, limits, worth, self._plan.loads_more())
+    def __init__(
+        self,
+        zygote: Zygote,
+        release: Release,
+        benches: Benches,
+        limits: Limits,
+        seed: int | str,
+        notebook: Notebook,
+    ) -> None:
+        self._release = release
+        self._plan = make_plan(notebook, release)
+        worth = {i: float(e.points) for i, e in release.exercises.items()}
+        self._replay = Replay(zygote, limits, worth, self._plan.loads_more())
         usage = Usage(limits.waiting_s)
         self._whole = Allowance(usage, limits.submission_s, limits.forks)
         self._together = Allowance(usage, limits.submission_s / 2, limits.forks)
         self._cut: set[str] = set()  # exercises for which the time of all together did not last
-        self._look = Look(self._plan, self._replay, its.benches, its.seed, usage)
+        self._look = Look(self._plan, self._replay, benches, seed, usage)
         self._second = SecondLook(
-            self._plan, self._replay, self._look, its.release.exercises, self._cut
+            self._plan, self._replay, self._look, release.exercises, self._cut
         )
         self._grade = Grade(flags=list(self._plan.flags))
 
     def grade(self) -> Grade:
+        """Its grade. Raises GraderFault, and nothing for what the submission does."""
         seen = self._seen(self._plan.order(), whole=self._plan.speaks_below())
         if moved := self._plan.moved(self._replay.called()):
             self._plan.asked.update(moved)

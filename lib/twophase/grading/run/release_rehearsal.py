@@ -41,15 +41,15 @@ def rehearse(
     for done, (topic, solution) in enumerate(solutions.items()):
         told(done)
         released = source.load(topic)
-        judge = SubmissionJudge(zygote, released, benches, Limits(), SEED)
+        how = zygote, released, benches, Limits(), SEED
         place = (source.folder() or Path()) / "exercises" / f"{source.catalog().stem(topic)}.ipynb"
-        for graded in judge.grade(read_notebook(place)).questions:
+        for graded in SubmissionJudge(*how, read_notebook(place)).grade().questions:
             if (graded.verdict.status, graded.verdict.points) != ("not_yet", 0):
                 yield (
                     f"the untouched notebook: {_said(graded, released.exercises)}, not “not written"
                     " yet”"
                 )
-        for graded in judge.grade(parse(solution)).questions:
+        for graded in SubmissionJudge(*how, parse(solution)).grade().questions:
             if not graded.verdict.right:
                 yield f"the model solution: {_said(graded, released.exercises)}"
 
