@@ -12,13 +12,8 @@ from twophase.grading.results.grade import NOT_ASKED, Flag
 CHECK_DEFINED = re.compile(
     r"^(?:[ \t]*def[ \t]+check\b|check[ \t]*=(?!=|.*\blab\.check[ \t]*$))", re.M
 )
-GRADER_NAMES = (
-    "twophase.checks",
-    "twophase.grading",
-    "twophase.cli",
-    "twophase.protocol",
-    "twophase import checks",
-    "twophase import grading",
+GRADER_NAMED = re.compile(
+    r"twophase\.(?:checks|grading|cli|protocol)|twophase import (?:checks|grading)"
 )
 
 
@@ -56,6 +51,6 @@ def _of_a_cell(n: int, cell: Cell, release: Release) -> Iterator[Flag]:
     if cell.is_code and CHECK_DEFINED.search(source):
         says = "It defines a `check` of its own, which has no say."
         yield Flag("defines_check", where, says)
-    if cell.is_code and any(name in source for name in GRADER_NAMES):
+    if cell.is_code and GRADER_NAMED.search(source):
         says = "It names the checks or the grader: no answer needs them."
         yield Flag("names_grader", where, says)

@@ -147,7 +147,7 @@ class PracticeServer(ForkServer):
         self._started[name].kill()
 
 
-def watch_memory(most_bytes: int) -> threading.Thread:
+def watch_memory(most_bytes: int) -> None:
     """End this process once it has used more memory than this: macOS enforces no limit on it."""
 
     def watch() -> None:
@@ -156,9 +156,7 @@ def watch_memory(most_bytes: int) -> threading.Thread:
             pause.wait(WATCH_S)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    return thread
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def main() -> None:

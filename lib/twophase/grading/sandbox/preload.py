@@ -17,16 +17,9 @@ from twophase.grading.files.removal import remove
 LATE = ("torch._dynamo", "torch.utils.flop_counter")
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # torch writes it, too
 LIBRARIES = (
-    "numpy",
-    "torch",
-    "torch.nn.functional",
-    "numba",
-    "asyncio",
-    "matplotlib.pyplot",
+    *("numpy", "torch", "torch.nn.functional", "numba", "asyncio", "matplotlib.pyplot"),
     "twophase.lab",
 )
-
-
 # magics that ipykernel has and IPython's shell has not: nothing that an answer needs
 ONLY_IN_A_KERNEL = (
     *("autosave", "clear", "connect_info", "less", "man", "more", "qtconsole", "store"),
@@ -149,13 +142,9 @@ def _leave_plain_python(shell: Any) -> None:
         speaks.extend(["asyncio"] * (not speaks and "asyncio" in raw))
         if speaks:
             return True
-        if (
-            transformed_cell is not None
-            and "await" not in transformed_cell
-            and "async" not in transformed_cell
-        ):
-            return False
-        return bool(asks_async(raw, transformed_cell=transformed_cell, **more))
+        cell = transformed_cell
+        waits = cell is None or "await" in cell or "async" in cell
+        return waits and bool(asks_async(raw, transformed_cell=cell, **more))
 
     speaks: list[str] = []  # once a cell has, all those below it do
     asks_async = shell.should_run_async

@@ -33,11 +33,8 @@ def apply(limits: Limits, threads: int | None, file_bytes: int = 0) -> None:
         **({} if threads is None else {"NPROC": threads}),
     }
     for name, value in wanted.items():
-        which = getattr(resource, f"RLIMIT_{name}", None)
-        if which is None:
-            continue
-        with contextlib.suppress(ValueError):  # macOS refuses some
-            lower(which, value)
+        with contextlib.suppress(AttributeError, ValueError):  # macOS lacks or refuses some
+            lower(getattr(resource, f"RLIMIT_{name}"), value)
 
 
 def lower(which: int, value: int) -> None:
