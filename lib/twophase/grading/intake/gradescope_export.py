@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -19,18 +18,9 @@ TOGETHER = " & "  # between those who handed in together
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A submission in the export. `student`: of each submitter the SID, else the email, else the
-    name."""
-
-    folder: str
-    student: str
-    created_at: str
-
-
-def entries(metadata: Node) -> list[Entry]:
-    """What the file says of every submission. Raises ValueError if it cannot be read."""
+def entries(metadata: Node) -> list[tuple[str, str, str]]:
+    """Of every submission its folder, its student (of each submitter the SID, else the email, else
+    the name), and when it came. Raises ValueError if the file cannot be read."""
     where = f"{metadata.path}: {metadata.name}" if metadata.members else f"{metadata.path}"
     try:
         data = archives.read_member(metadata.path, metadata.members, MAX_METADATA_BYTES + 1)
@@ -46,7 +36,7 @@ def entries(metadata: Node) -> list[Entry]:
         raise ValueError(f"{where} cannot be read ({said}); download the export again") from None
     if not isinstance(tree, dict) or not all(isinstance(v, dict) for v in tree.values()):
         raise ValueError(f"{where} is no list of submissions; download the export again")
-    return [Entry(str(k), _students(v), _time(v)) for k, v in tree.items()]
+    return [(str(k), _students(v), _time(v)) for k, v in tree.items()]
 
 
 def _field(mapping: dict[Any, Any], name: str) -> Any:

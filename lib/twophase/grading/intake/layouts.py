@@ -79,11 +79,11 @@ def gradescope(top: Node, forced: bool) -> list[HandIn]:
     folders = {c.own: c for c in top.inside if c is not metadata}
     absent = "the export lists it, and has no folder of it"
     found = []
-    for entry in entries(metadata):
-        name = f"{top.name}/{entry.folder}".lstrip("/")
+    for folder, student, created_at in entries(metadata):
+        name = f"{top.name}/{folder}".lstrip("/")
         gone = Node(name, "file", top.path, top.members, trouble=absent)
-        at = folders.get(entry.folder, gone)
-        found.append(HandIn(name, (at,), entry.student, instant(entry.created_at), "gradescope"))
+        at = folders.get(folder, gone)
+        found.append(HandIn(name, (at,), student, instant(created_at), "gradescope"))
     return found
 
 

@@ -18,7 +18,6 @@ import os
 import platform
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from twophase.grading.sandbox import linux
 from twophase.grading.sandbox.allowed_syscalls import (
@@ -39,15 +38,8 @@ MODE_FILTER = 2
 TO_COME = 0x7B1D7B1D  # beyond any process's number, and no part of an instruction
 
 
-@dataclass(frozen=True)
-class Machine:
-    """An architecture: its AUDIT_ARCH number, and which column of the table is its own."""
-
-    audit: int
-    column: int
-
-
-MACHINES = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
+# an architecture's AUDIT_ARCH number, and which column of the tables is its own
+MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
 Instruction = tuple[int, int, int, int]  # code, skip if so, skip if not, number
 
@@ -55,22 +47,22 @@ Instruction = tuple[int, int, int, int]  # code, skip if so, skip if not, number
 def program(machine: str, pid: int, calls: Calls = SUBMISSION) -> list[Instruction]:
     """The filter for the process `pid` on a machine (x86_64, aarch64). Raises KeyError for
     another."""
-    here = MACHINES[machine]
-    out = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, here.audit), _ret(KILL), (LOAD, 0, 0, 0)]
+    audit, column = MACHINES[machine]
+    out = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, audit), _ret(KILL), (LOAD, 0, 0, 0)]
     out += [(ABOVE, 0, 1, X32 - 1), _ret(REFUSE | errno.EPERM)]
     untested = calls.allowed.keys() - calls.tests.keys()
-    plain = [calls.allowed[name][here.column] for name in untested]
+    plain = [calls.allowed[name][column] for name in untested]
     for first, last in _ranges(n for n in plain if n is not None):
         if first:
             out.append((ABOVE, 0, 2, first - 1))
         out += [(ABOVE, 1, 0, last), _ret(ALLOW)]
     for name, tests in calls.tests.items():
-        number = calls.allowed[name][here.column]
+        number = calls.allowed[name][column]
         if number is not None:
             body = _tested(tests, pid)
             out += [(EQUAL, 0, len(body), number), *body]
     for numbers in ABSENT.values():
-        out += [(EQUAL, 0, 1, numbers[here.column] or 0), _ret(REFUSE | errno.ENOSYS)]
+        out += [(EQUAL, 0, 1, numbers[column] or 0), _ret(REFUSE | errno.ENOSYS)]
     out += [(ABOVE, 0, 1, LAST_KNOWN), _ret(REFUSE | errno.ENOSYS)]
     return [*out, _ret(REFUSE | errno.EPERM)]
 
