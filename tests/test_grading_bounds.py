@@ -137,6 +137,7 @@ class Slow:
 
     def __init__(self) -> None:
         self.now, self.ran = 0.0, 0
+        self.waited = SimpleNamespace(grace_s=lambda: 0.0)
 
     def fork(self, *_: object) -> Slow:
         return self
@@ -145,9 +146,6 @@ class Slow:
         self.now += 1.0
         self.ran += 1
         return CellRun()
-
-    def waited_s(self) -> float:
-        return 0.0
 
     def close(self) -> None:
         pass

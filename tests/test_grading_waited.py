@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -91,6 +92,7 @@ class Busy:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        self.waited = SimpleNamespace(grace_s=lambda: machine.waited_s)
 
     broken = None
 
@@ -103,9 +105,6 @@ class Busy:
             raise AnswerError("timeout", "it had no time left")
         self._machine.work(1.0)
         return CellRun()
-
-    def waited_s(self) -> float:
-        return self._machine.waited_s
 
     def close(self) -> None:
         pass

@@ -97,7 +97,12 @@ def read_due(text: str, zone: ZoneInfo) -> Due:
     if not found:
         instead = "write 2026-10-02 23:59, or 2026-10-02 for the end of that day"
         raise ValueError(f"{text!r} is no local time; {instead} (the zone is time_zone's)")
-    day = _date(found[1])
+    try:
+        day = date.fromisoformat(found[1])
+    except ValueError:
+        raise ValueError(f"there is no day {found[1]} in the calendar") from None
+    if not is_meant(day):
+        raise ValueError(f"the year of {found[1]} cannot be meant")
     if found[2] is None:
         midnight = datetime.combine(day + timedelta(days=1), time())
         return Due(instant(midnight, zone), zone, text.strip())
@@ -117,16 +122,6 @@ def read_due(text: str, zone: ZoneInfo) -> Due:
 def is_meant(day: date) -> bool:
     """Whether a course can mean this day; others, such as the year 1, also break arithmetic."""
     return 1990 <= day.year <= 2200
-
-
-def _date(text: str) -> date:
-    try:
-        found = date.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"there is no day {text} in the calendar") from None
-    if not is_meant(found):
-        raise ValueError(f"the year of {text} cannot be meant")
-    return found
 
 
 def read_time(text: str, zone: ZoneInfo) -> datetime:

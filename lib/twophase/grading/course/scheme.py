@@ -170,11 +170,6 @@ class Submissions:
     right_alone: Literal["counts", "pending"] = "counts"
 
 
-def _stem(name: str) -> str:
-    """`ann` of the folder `ann`, of `ann.ipynb`, and of the zip `ann.zip`."""
-    return name.removesuffix(".zip").removesuffix(".ipynb")
-
-
 @dataclass(frozen=True)
 class Scheme:
     """All of course.yml."""
@@ -206,7 +201,8 @@ class Scheme:
         parts = file.split("/")
         rule = self.submissions.student
         if isinstance(rule, str):
-            return _stem(parts[0 if rule == "folder" else -1])
+            name = parts[0 if rule == "folder" else -1]  # also of `ann.ipynb`, and of `ann.zip`
+            return name.removesuffix(".zip").removesuffix(".ipynb")
         found = rule.search(file)
         return found["student"] if found and found["student"] else None
 

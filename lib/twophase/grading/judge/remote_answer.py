@@ -67,7 +67,7 @@ class RemoteAnswer:
         self._began = time.monotonic()
         self._until = min(self._most, self._began + limit_s)
         self.elapsed_s = self.waited_s = 0.0  # until the last case was over
-        self._session.start_clock()
+        self._session.waited.begin()
 
     def start_case(self, limit_s: float) -> None:
         """The case that begins has `limit_s`, callbacks included."""
@@ -95,7 +95,7 @@ class RemoteAnswer:
             raise self._session.fail("timeout", said) from None
         finally:
             self.elapsed_s = time.monotonic() - self._began
-            self.waited_s = self._session.waited_s()
+            self.waited_s = self._session.waited.grace_s()
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return self.ask(self._call, name, name, args, kwargs)

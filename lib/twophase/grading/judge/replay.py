@@ -131,7 +131,7 @@ class Replay:
                 raise AnswerError("timeout", "The submission's time was used up by the cells above")
             limit_s = max(0.01, min(self._limits.cell_s, allowance.left_s))
             try:
-                with allowance.usage.running(session.waited_s):
+                with allowance.usage.running(session.waited.grace_s):
                     ran = session.run_cell(step.source, limit_s, step.ends)
             except AnswerError as e:
                 if e.kind != "timeout" or limit_s == self._limits.cell_s:

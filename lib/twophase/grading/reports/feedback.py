@@ -89,7 +89,6 @@ def page(record: Record, mark: str = "") -> str:
         unofficial=unofficial(record),
         words=WORDS,
         shown=_shown,
-        cases_of=_cases_of(record),
     )
 
 
@@ -100,12 +99,6 @@ def unofficial(record: Record) -> str:
     return (
         "Not an official result: it was graded without what should confine a submission (--unsafe)."
     )
-
-
-def _cases_of(record: Record) -> str:
-    """Which cases were drawn. A seed of the course's secret is not told: others meet it too."""
-    is_public = isinstance(record["seed"], int)
-    return f"Seed {record['seed']}" if is_public else "Cases from the course's secret"
 
 
 def _shown(q: Record) -> tuple[list[Record], list[Record]]:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from twophase.grading.errors import Unreadable
 from twophase.grading.files import notebook
@@ -83,7 +82,7 @@ def _elsewhere(cells: tuple[Cell, ...], record: Record) -> Iterator[str]:
 def _order(data: bytes) -> Iterator[str]:
     """Cells that ran in another order than they stand in."""
     cells = enumerate(notebook.raw_cells(data), 1)
-    counts = [(n, c["execution_count"]) for n, c in cells if _count(c)]
+    counts = [(n, at) for n, c in cells if (at := value_at(c, "execution_count", int))]
     back = [(n, m) for (n, before), (m, after) in pairwise(counts) if after < before]
     if back:
         n, m = back[0]
@@ -92,10 +91,6 @@ def _order(data: bytes) -> Iterator[str]:
             " the cells ran from top to bottom, as when it is graded. Restart the kernel and run"
             " all cells to see the same."
         )
-
-
-def _count(cell: Any) -> bool:
-    return isinstance(cell, dict) and type(cell.get("execution_count")) is int
 
 
 def _kernel(data: bytes) -> Iterator[str]:

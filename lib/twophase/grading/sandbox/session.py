@@ -38,8 +38,8 @@ class Session(AbstractContextManager["Session"]):
         # kills the process; given whether it died first, returns the signal that ended it
         self._end = end
         self._channel = channel
-        self._waited = Waited(pid)
-        channel.grace = self._waited.grace_s
+        self.waited = Waited(pid)  # for a processor: deadlines are put off by that time
+        channel.grace = self.waited.grace_s
         self.limits = limits
         self.worth: dict[str, float] = {}  # the points of exercises, which `check` returns there
         self.broken: AnswerError | None = None
@@ -58,7 +58,7 @@ class Session(AbstractContextManager["Session"]):
                 " letters",
                 ("ValueError",),
             )
-        self.start_clock()
+        self.waited.begin()
         _, reply = self.converse(
             w.RUN, body, time.monotonic() + limit_s, f"The cell did not finish within {limit_s:g} s"
         )
@@ -75,15 +75,6 @@ class Session(AbstractContextManager["Session"]):
             return CellRun(error[:2000], types[:20], output[:20_000], checked[:MOST_CHECKED])
         except (ProtocolError, KeyError, TypeError) as e:
             raise self.fail("protocol", f"The cell's process sent nonsense: {e}") from None
-
-    def start_clock(self) -> None:
-        """From now on deadlines are put off by the time in which the process, or this one, gets no
-        processor."""
-        self._waited.begin()
-
-    def waited_s(self) -> float:
-        """How long that was, since the clock was started or until the session broke."""
-        return self._waited.grace_s()
 
     def converse(
         self, kind: bytes, body: bytes, deadline: float, late: str, serve: Any = None
@@ -126,7 +117,7 @@ class Session(AbstractContextManager["Session"]):
     def fail(self, kind: str, message: str) -> AnswerError:
         """Kill the process and remember why."""
         if self.broken is None:
-            self._waited.close()  # while the kernel still knows the process
+            self.waited.close()  # while the kernel still knows the process
             ended = self._end(kind == "died")
             if kind == "died":
                 message = f"Its process ended{_why(ended)}"
@@ -142,7 +133,7 @@ class Session(AbstractContextManager["Session"]):
 
     def _leave(self) -> None:
         self._channel.close()
-        self._waited.close()
+        self.waited.close()
 
 
 def _why(number: int) -> str:

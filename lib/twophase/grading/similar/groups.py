@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -118,7 +118,8 @@ def rare_marks(there: Traces) -> dict[Mark, frozenset[Students]]:
     found: dict[Mark, frozenset[Students]] = {}
     for mark, files in there.items():
         parties = frozenset(files.values())
-        if 2 <= len(parties) <= max(FEW, FEW_SHARE * students) and not _one_team(parties):
+        in_all = frozenset.intersection(*map(frozenset, parties))  # it is one team's own work
+        if 2 <= len(parties) <= max(FEW, FEW_SHARE * students) and not in_all:
             found[mark] = parties
     return found
 
@@ -129,11 +130,6 @@ def _telling(rare: Mapping[Mark, frozenset[Students]]) -> dict[frozenset[Student
     strong = Counter(parties for mark, parties in rare.items() if mark.strong)
     hard = {parties for mark, parties in rare.items() if mark.kind in HARD}
     return {parties: n for parties, n in strong.items() if parties in hard or n >= SEVERAL}
-
-
-def _one_team(parties: Iterable[Students]) -> bool:
-    """Whether somebody is in all of them: then it is one team's own work."""
-    return bool(frozenset.intersection(*map(frozenset, parties)))
 
 
 def _attach(
