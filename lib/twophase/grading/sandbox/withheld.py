@@ -18,8 +18,12 @@ from twophase.protocol import Withheld
 
 PACKAGE = "twophase"
 KEPT = ("twophase.lab", "twophase.protocol")
-REFUSED = ("twophase.checks", "twophase.grading", "twophase.cli")
 PEERS = ("transformers", "gguf")  # libraries that have what is asked for ready-made
+OURS = ("twophase.checks", "twophase.grading", "twophase.cli")
+REFUSED = {
+    OURS: "the official grader keeps it in another process",
+    PEERS: "it has answers to exercises of this course",
+}
 USES = (  # whatever one does with a name
     "call getitem iter len contains enter mro_entries bool float int index eq lt le gt ge"
     " add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod pow rpow matmul rmatmul"
@@ -75,14 +79,9 @@ class Finder(MetaPathFinder, Loader):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name in self.kept:  # taken out of `sys.modules`, or reloaded
             return ModuleSpec(name, self, is_package=hasattr(self.kept[name], "__path__"))
-        if _inside(name, REFUSED):
-            raise Withheld(
-                f"{name} is not available here: the official grader keeps it in another process."
-            )
-        if _inside(name, PEERS):
-            raise Withheld(
-                f"{name} is not available here: it has answers to exercises of this course."
-            )
+        for packages, why in REFUSED.items():
+            if _inside(name, packages):
+                raise Withheld(f"{name} is not available here: {why}.")
         if not _inside(name, (PACKAGE,)) or name in sys.modules:
             return None
         return ModuleSpec(name, self, is_package=True)
