@@ -34,10 +34,10 @@ def asked(tmp_path, monkeypatch):
             found.append((first.value, n.value, advice))
             return -1 if len(found) < 3 else 0
 
-    monkeypatch.setattr(pages, "SIZE", tmp_path / "size")
+    monkeypatch.setattr(pages, "SIZE_FILE", tmp_path / "size")
     monkeypatch.setattr(pages, "_libc", Libc)
     monkeypatch.setattr(pages.sys, "platform", "linux")
-    pages.SIZE.write_text(str(2**21))
+    pages.SIZE_FILE.write_text(str(2**21))
     return found
 
 
@@ -61,6 +61,6 @@ def test_little_is_not_asked_for(asked):
 
 @pytest.mark.parametrize("n_bytes", [None, ""])
 def test_nothing_is_asked_where_there_are_no_large_pages(n_bytes, asked):
-    pages.SIZE.unlink() if n_bytes is None else pages.SIZE.write_text(n_bytes)
+    pages.SIZE_FILE.unlink() if n_bytes is None else pages.SIZE_FILE.write_text(n_bytes)
     pages.use_large_pages(torch.zeros(2**20))
     assert not asked

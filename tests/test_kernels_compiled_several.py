@@ -18,7 +18,7 @@ EPS = np.float32(1e-5)
 
 @inner
 def products(w, begin, end, x, y, at):  # type: ignore[no-untyped-def]
-    several.multiply(w, begin, end, arranged(x, w), y, at)
+    several.dots_each(w, begin, end, arranged(x, w), y, at)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

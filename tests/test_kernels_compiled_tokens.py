@@ -5,7 +5,12 @@ import pytest
 import torch
 
 from twophase.kernels.compiled.loops import as_numpy
-from twophase.kernels.compiled.tokens import ROWS, TOKENS, multiply_rows, product_of_tokens
+from twophase.kernels.compiled.tokens import (
+    NEAR_ROWS,
+    TOKENS_AT_ONCE,
+    multiply_rows,
+    product_of_tokens,
+)
 
 # Sums of n products of numbers near 1, in another order: some roundings of 2⁻²⁴ each.
 SUMS = 1e-6
@@ -24,13 +29,13 @@ def multiplied(w: torch.Tensor, x: torch.Tensor, bias: torch.Tensor) -> torch.Te
 @pytest.mark.parametrize("stored", DTYPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("inputs", [0, 1, 7, 128, 1025])
-@pytest.mark.parametrize("rows", [0, 1, 2, ROWS - 1, ROWS, 2 * ROWS + 1, 131])
+@pytest.mark.parametrize("rows", [0, 1, 2, NEAR_ROWS - 1, NEAR_ROWS, 2 * NEAR_ROWS + 1, 131])
 def test_any_number_of_rows_inputs_and_tokens_is_what_fp64_says_rounded_once(
     rows, inputs, dtype, stored
 ):
     w, bias = numbers(rows, rows, inputs).to(stored), numbers(1, rows)
     once = 0.0 if dtype == torch.float32 else 2**-8
-    for B in (0, 1, 2, TOKENS - 1, TOKENS, TOKENS + 1, 17):
+    for B in (0, 1, 2, TOKENS_AT_ONCE - 1, TOKENS_AT_ONCE, TOKENS_AT_ONCE + 1, 17):
         x = numbers(B, B, inputs).to(dtype)
         found = multiplied(w, x, bias)
         assert found.dtype == dtype
@@ -40,7 +45,7 @@ def test_any_number_of_rows_inputs_and_tokens_is_what_fp64_says_rounded_once(
         assert ((found - exact).abs() <= SUMS * (1 + sizes) + once * exact.abs()).all()
 
 
-@pytest.mark.parametrize("B", [2, TOKENS, 7])
+@pytest.mark.parametrize("B", [2, TOKENS_AT_ONCE, 7])
 def test_in_however_many_parts_the_bits_are_the_same(B):
     w, x, bias = (
         numbers(n, *shape).numpy() for n, shape in enumerate([(131, 200), (B, 200), (131,)])

@@ -21,7 +21,7 @@ def _pointer(context: Any, address: Any) -> Any:
 
 
 @inner
-def at(address: int, like: np.ndarray) -> np.ndarray:
+def array_at(address: int, like: np.ndarray) -> np.ndarray:
     """The array that begins at an address, contiguous, of the shape and type of another. Whoever
     hands over the address keeps its array alive."""
     return numba.carray(_pointer(address), like.shape, like.dtype)  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ from twophase.kernels.compiled.lanes import (
 )
 from twophase.kernels.compiled.loops import inner
 
-TOKENS = 8  # whose sums stay in registers
+PAIR_TOKENS = 8  # whose sums stay in registers
 Array = np.ndarray
 
 
@@ -35,7 +35,7 @@ def add_pair_products(
     B = len(sums)
     for row in range(0, TILE, LANES):
         start, factor = load(starts, row), load(factors, row)
-        for b in range(0, B, TOKENS):
+        for b in range(0, B, PAIR_TOKENS):
             t0, t1 = times(start, spread(sums[b])), times(start, spread(sums[b + 1]))
             t2, t3 = times(start, spread(sums[b + 2])), times(start, spread(sums[b + 3]))
             t4, t5 = times(start, spread(sums[b + 4])), times(start, spread(sums[b + 5]))

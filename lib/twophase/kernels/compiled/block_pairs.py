@@ -23,7 +23,7 @@ from twophase.kernels.compiled.lanes import (
 )
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import value_of
-from twophase.kernels.compiled.pair_registers import ROW, plus_pairs, read_pairs
+from twophase.kernels.compiled.pair_registers import PAIRED, plus_pairs, read_pairs
 from twophase.kernels.compiled.prefetch import address_of, ask, lines_each
 from twophase.kernels.compiled.widened import (
     add_totals,
@@ -58,28 +58,28 @@ def score_pairs(
                 if asked < due:
                     asked = ask(asked, more)
                 at = i * width + column + s
-                sums = four_by_four(q, i * H, keys, tokens, H)
+                sums = four_by_four_in_pairs(q, i * H, keys, tokens, H)
                 add_totals_of_four(p, at, at + width, at + 2 * width, at + 3 * width, sums)
             for i in range(fours, behind, 2):
                 if asked < due:
                     asked = ask(asked, more)
                 at = i * width + column + s
                 if i + 1 < behind:
-                    sums = two_by_four(q, i * H, keys, tokens, H)
+                    sums = two_by_four_in_pairs(q, i * H, keys, tokens, H)
                     add_totals_of_two(p, at, at + width, sums)
                 else:
-                    add_totals(p, at, one_by_four(q, i * H, keys, tokens, H))
+                    add_totals(p, at, one_by_four_in_pairs(q, i * H, keys, tokens, H))
         for behind in range(last + 1, 4):
             p[:, column + s + behind] = _f32(0)
 
 
 @compiled(inline="always")
-def one_by_four(q: Array, i: int, keys: Array, tokens: Any, H: int) -> Any:
+def one_by_four_in_pairs(q: Array, i: int, keys: Array, tokens: Any, H: int) -> Any:
     """The query whose first number is number i of q, times four keys, given by the places of
     theirs: 4 sums, as registers whose lanes are still to be added."""
     t, u, v, z = tokens
     a = b = c = d = nothing()
-    for h in range(0, H, ROW):
+    for h in range(0, H, PAIRED):
         x = read_pairs(q, i + h)
         a, b = plus_pairs(a, read_pairs(keys, t + h), x), plus_pairs(b, read_pairs(keys, u + h), x)
         c, d = plus_pairs(c, read_pairs(keys, v + h), x), plus_pairs(d, read_pairs(keys, z + h), x)
@@ -87,11 +87,11 @@ def one_by_four(q: Array, i: int, keys: Array, tokens: Any, H: int) -> Any:
 
 
 @compiled(inline="always")
-def two_by_four(q: Array, i: int, keys: Array, tokens: Any, H: int) -> Any:
+def two_by_four_in_pairs(q: Array, i: int, keys: Array, tokens: Any, H: int) -> Any:
     """The same for this query and the one behind it: 8 sums."""
     t, u, v, z = tokens
     a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = nothing()
-    for h in range(0, H, ROW):
+    for h in range(0, H, PAIRED):
         x, y = read_pairs(q, i + h), read_pairs(q, i + H + h)
         key = read_pairs(keys, t + h)
         a0, b0 = plus_pairs(a0, key, x), plus_pairs(b0, key, y)
@@ -105,12 +105,12 @@ def two_by_four(q: Array, i: int, keys: Array, tokens: Any, H: int) -> Any:
 
 
 @compiled(inline="always")
-def four_by_four(q: Array, i: int, keys: Array, tokens: Any, H: int) -> Any:
+def four_by_four_in_pairs(q: Array, i: int, keys: Array, tokens: Any, H: int) -> Any:
     """The same for four queries: 16 sums."""
     t, u, v, z = tokens
     a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = nothing()
     c0 = c1 = c2 = c3 = d0 = d1 = d2 = d3 = nothing()
-    for h in range(0, H, ROW):
+    for h in range(0, H, PAIRED):
         k0, k1 = read_pairs(keys, t + h), read_pairs(keys, u + h)
         k2, k3 = read_pairs(keys, v + h), read_pairs(keys, z + h)
         x = read_pairs(q, i + h)

@@ -34,7 +34,7 @@ AHEAD_BYTES = 2**15
 # Registers: of scores those of 16 tokens; of values the sums of 32 numbers of each head.
 SCORES, KEYS, QUERIES, LOW, HIGH, WEIGHTS, LOW_VALUES, HIGH_VALUES = range(8)
 Array = np.ndarray
-# What `queries_in_tiles` makes: queries as pairs [N, H], and turned [K, parts, H/2, heads]; room
+# What `queries_in_tiles` makes: queries as pairs [N, H], and turned [K, groups, H/2, heads]; room
 # for the scores of a block; room for values of a KV head, `_together` tokens, twice.
 Queries = tuple[Array, Array, Array, Array]
 
@@ -71,21 +71,21 @@ def score_tiles(
     """p[i, column + s] += q[i] · keys[first + s, i // G], as `score_pairs`. Meanwhile ask for what
     comes next: the rest of the keys, then values of these tokens, in `upcoming`."""
     pairs, turned, room, _ = q
-    K, H, parts, heads = keys.shape[1], keys.shape[2], turned.shape[1], turned.shape[3]
+    K, H, groups, heads = keys.shape[1], keys.shape[2], turned.shape[1], turned.shape[3]
     now, end = _lines(keys, first, n)
     later, _ = _lines(upcoming, first, n)
     asked, whole = min(now + AHEAD_BYTES, end), n // ROWS * ROWS
     for s in range(0, whole, ROWS):
         for k in range(K):
-            for part in range(k * parts, k * parts + parts):
+            for group in range(k * groups, k * groups + groups):
                 clear(SCORES)
                 for h in range(0, H, LANES):
-                    if part == k * parts:
+                    if group == k * groups:
                         asked = _ask(asked, end, later, ROWS)
                     load_rows(KEYS, keys, ((first + s) * K + k) * H + h, K * H)
-                    load_rows(QUERIES, turned, (part * H + h) // 2 * heads, heads)
+                    load_rows(QUERIES, turned, (group * H + h) // 2 * heads, heads)
                     multiply(SCORES, KEYS, QUERIES)
-                store_rows(SCORES, room, (part * whole + s) * heads, heads)
+                store_rows(SCORES, room, (group * whole + s) * heads, heads)
     for i in range(len(p)):  # when all have arrived
         for s in range(whole):
             p[i, column + s] += room[(i // heads * whole + s) * heads + i % heads]

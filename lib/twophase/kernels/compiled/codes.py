@@ -8,7 +8,7 @@ import torch
 from twophase.kernels.quantization.integers import Integers
 
 TILE = 128  # rows of a tile
-STEP = 8  # inputs that a loop takes at a time
+STEP_INPUTS = 8  # inputs that a loop takes at a time
 CHUNK = 8  # steps of a group at most that are summed by themselves
 Array = np.ndarray
 
@@ -48,7 +48,7 @@ class Packed:
 def n_chunks(inputs: int, groups: int) -> int:
     """Chunks of inputs that are summed by themselves, at most eight steps of one group each: in a
     longer sum fp32 would round what comes late to what was found early."""
-    steps = inputs // STEP // groups
+    steps = inputs // STEP_INPUTS // groups
     return groups * steps // max(n for n in range(1, CHUNK + 1) if steps % n == 0)
 
 
@@ -69,10 +69,10 @@ def pack_for_loops(*matrices: Integers) -> Packed:
     if any(m.format != f or m.inputs != first.inputs for m in matrices):
         raise ValueError("matrices that one loop reads have one format and the same inputs.")
     size = f.group_of(first.inputs)
-    if f.bits not in (4, 8) or f.group == "tensor" or size % STEP or first.inputs % size:
+    if f.bits not in (4, 8) or f.group == "tensor" or size % STEP_INPUTS or first.inputs % size:
         raise ValueError(
-            f"loops read codes of 4 or 8 bits in groups of a multiple of {STEP} that divide the"
-            f" inputs; got {f.bits} bits, groups of {f.group}, {first.inputs} inputs."
+            f"loops read codes of 4 or 8 bits in groups of a multiple of {STEP_INPUTS} that divide"
+            f" the inputs; got {f.bits} bits, groups of {f.group}, {first.inputs} inputs."
         )
     unpacked = [m.unpacked() for m in matrices]
     scales = _tiles(torch.cat([_scales(m) for m in matrices]))  # [tiles, groups, 128]
@@ -103,7 +103,9 @@ def _words(codes: torch.Tensor, bits: int) -> Array:
     codes = _tiles(codes)  # [tiles, I, 128]
     tiles, inputs = codes.shape[:2]
     if bits == 4:
-        eights = codes.view(tiles, inputs // STEP, 2, STEP // 2, TILE)  # [tiles, I/8, 2, 4, 128]
+        eights = codes.view(
+            tiles, inputs // STEP_INPUTS, 2, STEP_INPUTS // 2, TILE
+        )  # [tiles, I/8, 2, 4, 128]
         codes = eights[:, :, 0] | eights[:, :, 1] << 4  # [tiles, I/8, 4, 128]
     fours = codes.view(tiles, -1, 4, TILE).transpose(2, 3).contiguous()  # [tiles, words, 128, 4]
     words = fours.numpy().view(np.uint32)[..., 0]  # [tiles, words, 128]

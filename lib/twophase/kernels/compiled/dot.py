@@ -43,14 +43,14 @@ from twophase.kernels.compiled.widened import (
 )
 
 _f32 = np.float32
-TOGETHER = 4 * LANES  # numbers of a row in one pass
-ROWS = 8  # that are read side by side
+NUMBERS_AT_ONCE = 4 * LANES  # numbers of a row in one pass
+ROWS_AT_ONCE = 8  # that are read side by side
 LONG = 1024  # numbers in a row that is read alone
 _ZEN = get_host_cpu_name().startswith("znver")
 NEAR_BYTES = 2**17  # of a matrix that is asked for by no one: it lies in the second-level cache
 # How far ahead of its use memory is asked for: of a lone row, which a Zen does by itself; of rows
 # side by side, in `several`, too.
-AHEAD_BYTES, ROWS_AHEAD_BYTES = 0 if _ZEN else 2048, 16384
+LONE_AHEAD_BYTES, ROWS_AHEAD_BYTES = 0 if _ZEN else 2048, 16384
 
 
 def dot(w: np.ndarray, row: int, x: np.ndarray) -> Any:
@@ -99,12 +99,12 @@ def dot_plain(w: np.ndarray, row: int, x: np.ndarray) -> np.float32:
 def dot_lanes(w: np.ndarray, row: int, x: np.ndarray) -> np.float32:
     """The same in four sums of 32 numbers; what fills no pass comes behind, one by one."""
     n = w.shape[1]
-    first, whole = row * n, n // TOGETHER * TOGETHER
-    base, lines = address_of(w, first) + AHEAD_BYTES, lines_each(w, TOGETHER, 1)
+    first, whole = row * n, n // NUMBERS_AT_ONCE * NUMBERS_AT_ONCE
+    base, lines = address_of(w, first) + LONE_AHEAD_BYTES, lines_each(w, NUMBERS_AT_ONCE, 1)
     a = b = c = d = spread(_f32(0))
-    for i in range(0, whole, TOGETHER):
+    for i in range(0, whole, NUMBERS_AT_ONCE):
         j, k, m = i + LANES, i + 2 * LANES, i + 3 * LANES
-        if AHEAD_BYTES:
+        if LONE_AHEAD_BYTES:
             ask(base + i * w.itemsize, lines)
         a = add_times(a, load(w, first + i), load(x, i))
         b = add_times(b, load(w, first + j), load(x, j))
@@ -130,8 +130,10 @@ def dots_lanes(
     w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, at: int
 ) -> None:
     """The same, eight short rows side by side; what is left over comes behind, row by row."""
-    whole = begin + max(0, end - begin) // ROWS * ROWS if w.shape[1] < LONG else begin
-    for row in range(begin, whole, ROWS):
+    whole = (
+        begin + max(0, end - begin) // ROWS_AT_ONCE * ROWS_AT_ONCE if w.shape[1] < LONG else begin
+    )
+    for row in range(begin, whole, ROWS_AT_ONCE):
         dots_of_eight(w, row, x, sums, at + row - begin)
     if w.shape[1] % STEP:
         add_rest(w, begin, whole, x, sums, at)
@@ -145,12 +147,12 @@ def dots_of_eight(w: np.ndarray, row: int, x: np.ndarray, sums: np.ndarray, at: 
     n = w.shape[1]
     first, whole = row * n, n // STEP * STEP
     far = w.size * w.itemsize > NEAR_BYTES
-    base, lines = address_of(w, first) + ROWS_AHEAD_BYTES, lines_each(w, ROWS * STEP, 1)
+    base, lines = address_of(w, first) + ROWS_AHEAD_BYTES, lines_each(w, ROWS_AT_ONCE * STEP, 1)
     a = b = c = d = e = f = g = h = nothing()
     for i in range(0, whole, STEP):
         some, j = read_apart(x, i), first + i
         if far:
-            ask(base + ROWS * i * w.itemsize, lines)
+            ask(base + ROWS_AT_ONCE * i * w.itemsize, lines)
         a = plus_products(a, some, read_apart(w, j))
         b = plus_products(b, some, read_apart(w, j + n))
         c = plus_products(c, some, read_apart(w, j + 2 * n))

@@ -120,7 +120,7 @@ def visit_experts(
     activation: int,
     between: np.ndarray,
     x: np.ndarray,
-    parts: int,
+    workers: int,
 ) -> None:
     """x [D] += Σ_j weights[j] · expert experts[j] of h [D], those that the router's logits [E]
     choose.
@@ -130,13 +130,13 @@ def visit_experts(
     k, F = between.shape
     experts, weights = np.empty(k, np.int64), np.empty(k, np.float32)
     route(logits, how, np.empty(len(logits), np.float32), experts, weights)
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, k * F)
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, k * F)
         for j in range(k):
             e, first, last = experts[j], max(0, begin - j * F), min(F, end - j * F)
             activate_some(w_gate[e], w_up[e], activation, h, first, last, between[j])
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, x.shape[0])
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, x.shape[0])
         added = np.empty(end - begin, _f32)
         for j in range(k):
             dots(w_down[experts[j]], begin, end, between[j], added, 0)

@@ -51,12 +51,12 @@ def folded(builder: Any, x: Any, y: Any, width: int) -> Any:
     return builder.fadd(*halves)
 
 
-def totals(builder: Any, parts: Sequence[Any]) -> Any:
+def totals(builder: Any, sums: Sequence[Any]) -> Any:
     """The sums of 2, 4, 8 or 16 vectors as one of as many lanes, summed in whatever order is
     fastest. (Together: halves of two vectors fill one, so that each addition serves both.)"""
-    width = parts[0].type.count  # lanes that a sum still has
+    width = sums[0].type.count  # lanes that a sum still has
     while width > 1:
         width //= 2
-        behind = parts[1::2] or [None]
-        parts = [folded(builder, *two, width) for two in zip(parts[::2], behind, strict=True)]
-    return parts[0]
+        behind = sums[1::2] or [None]
+        sums = [folded(builder, *two, width) for two in zip(sums[::2], behind, strict=True)]
+    return sums[0]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twophase.kernels.compiled.addresses import at, matrix_at, store_at, vector_at
+from twophase.kernels.compiled.addresses import array_at, matrix_at, store_at, vector_at
 from twophase.kernels.compiled.linear import norm_activate, norm_project, project_add
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.parts import turn_append_attend
@@ -79,13 +79,13 @@ def layer_at(places: Array, shapes: Array, like: Array, keys: Array) -> Layer:
 
 
 @loop
-def add_mlp(x: Array, mlp: Mlp, eps: np.float32, activation: int, h: Array, parts: int) -> None:
+def add_mlp(x: Array, mlp: Mlp, eps: np.float32, activation: int, h: Array, workers: int) -> None:
     """Add to the stream x [D] what an MLP makes of it; h [D] is scratch."""
     between = np.empty(len(mlp.up), _f32)
     norm_activate(
-        x, mlp.norm, mlp.shift, eps, mlp.gate, mlp.up, mlp.bias, activation, h, between, parts
+        x, mlp.norm, mlp.shift, eps, mlp.gate, mlp.up, mlp.bias, activation, h, between, workers
     )
-    project_add(mlp.down, mlp.down_bias, between, x, parts)
+    project_add(mlp.down, mlp.down_bias, between, x, workers)
 
 
 class AttentionRun(NamedTuple):
@@ -108,7 +108,7 @@ class AttentionRun(NamedTuple):
 
 
 @loop
-def run_layers(x: Array, position: int, run: AttentionRun, parts: int) -> None:
+def run_layers(x: Array, position: int, run: AttentionRun, workers: int) -> None:
     """Take the stream x [D] of the token at a position through layers, which also put it into the
     cache."""
     h = np.empty(len(x), _f32)
@@ -119,21 +119,22 @@ def run_layers(x: Array, position: int, run: AttentionRun, parts: int) -> None:
         qkv, found = np.empty(len(layer.qkv_bias), _f32), np.empty((1, N, H), _f32)
         norm_project(
             x, layer.norm, layer.shift, run.eps, layer.q, layer.k, layer.v, layer.qkv_bias, h, qkv,
-            parts,
+            workers,
         )  # fmt: skip
         table, tasks, first_task = lone_work(
-            position + 1, slots, window, K * H * run.keys.itemsize, parts
+            position + 1, slots, window, K * H * run.keys.itemsize, workers
         )
         turn_append_attend(
             qkv, N, layer.q_norm, layer.k_norm, run.head_eps, run.interleaved, run.scale,
             run.rope[kind, 0, position], run.rope[kind, 1, position], layer.keys, layer.values,
             position % slots, table, tasks, first_task, run.softcap, found,
         )  # fmt: skip
-        project_add(layer.o, layer.o_bias, found.reshape(found.size), x, parts)
-        add_mlp(x, layer.mlp, run.eps, run.activation, h, parts)
+        project_add(layer.o, layer.o_bias, found.reshape(found.size), x, workers)
+        add_mlp(x, layer.mlp, run.eps, run.activation, h, workers)
 
 
-Codes = tuple[Array, Array, Array]  # a matrix as `quantized` reads it: codes, scales, zero points
+# A matrix as `quantized` reads it: codes, scales, zero points.
+CodesMatrix = tuple[Array, Array, Array]
 
 
 class CodesLayer(NamedTuple):
@@ -141,28 +142,32 @@ class CodesLayer(NamedTuple):
 
     attention_norm: Array
     attention_shift: Array
-    qkv: Codes
+    qkv: CodesMatrix
     qkv_bias: Array
     q_norm: Array
     k_norm: Array
     keys: Array
     values: Array
-    o: Codes
+    o: CodesMatrix
     o_bias: Array
     mlp_norm: Array
     mlp_shift: Array
-    gate: Codes
-    up: Codes
+    gate: CodesMatrix
+    up: CodesMatrix
     mlp_bias: Array
-    down: Codes
+    down: CodesMatrix
     down_bias: Array
 
 
 @inner
-def codes_at(places: Array, first: tuple[Array, ...]) -> Codes:
+def codes_at(places: Array, first: tuple[Array, ...]) -> CodesMatrix:
     """The matrix whose three arrays begin at these places, and are otherwise like those of
     `first`."""
-    return at(places[0], first[0]), at(places[1], first[1]), at(places[2], first[2])
+    return (
+        array_at(places[0], first[0]),
+        array_at(places[1], first[1]),
+        array_at(places[2], first[2]),
+    )
 
 
 @inner
@@ -170,11 +175,11 @@ def codes_layer_at(places: Array, first: tuple[Array, ...]) -> CodesLayer:
     """As `layer_at`, from 27 places."""
     p, f = places, first
     return CodesLayer(
-        at(p[0], f[0]), at(p[1], f[1]), codes_at(p[2:5], f[2:5]), at(p[5], f[5]),
-        at(p[6], f[6]), at(p[7], f[7]), at(p[8], f[8]), at(p[9], f[9]),
-        codes_at(p[10:13], f[10:13]), at(p[13], f[13]), at(p[14], f[14]), at(p[15], f[15]),
-        codes_at(p[16:19], f[16:19]), codes_at(p[19:22], f[19:22]), at(p[22], f[22]),
-        codes_at(p[23:26], f[23:26]), at(p[26], f[26]),
+        array_at(p[0], f[0]), array_at(p[1], f[1]), codes_at(p[2:5], f[2:5]), array_at(p[5], f[5]),
+        array_at(p[6], f[6]), array_at(p[7], f[7]), array_at(p[8], f[8]), array_at(p[9], f[9]),
+        codes_at(p[10:13], f[10:13]), array_at(p[13], f[13]), array_at(p[14], f[14]),
+        array_at(p[15], f[15]), codes_at(p[16:19], f[16:19]), codes_at(p[19:22], f[19:22]),
+        array_at(p[22], f[22]), codes_at(p[23:26], f[23:26]), array_at(p[26], f[26]),
     )  # fmt: skip
 
 
@@ -183,7 +188,7 @@ def run_codes_layers(
     x: Array, places: Array, first: tuple[Array, ...], eps: np.float32, N: int,
     head_eps: np.float32, interleaved: bool, scale: np.float32, cos: Array, sin: Array,
     slot: int, table: Array, tasks: Array, first_task: Array, softcap: float, activation: int,
-    h: Array, qkv: Array, found: Array, between: Array, given: tuple[Any, ...], parts: int,
+    h: Array, qkv: Array, found: Array, between: Array, given: tuple[Any, ...], workers: int,
 ) -> None:  # fmt: skip
     """The same for matrices of codes: `places` int64 [layers, 27]; `given`: room for what the
     four products want to know of their vectors."""
@@ -191,15 +196,15 @@ def run_codes_layers(
         layer = codes_layer_at(places[i], first)
         norm_product(
             x, layer.attention_norm, layer.attention_shift, eps, layer.qkv, layer.qkv_bias, h,
-            given[0], qkv, parts,
+            given[0], qkv, workers,
         )  # fmt: skip
         turn_append_attend(
             qkv, N, layer.q_norm, layer.k_norm, head_eps, interleaved, scale, cos, sin,
             layer.keys, layer.values, slot, table, tasks, first_task, softcap, found,
         )  # fmt: skip
-        add_product(layer.o, layer.o_bias, found.reshape(found.size), given[1], x, parts)
+        add_product(layer.o, layer.o_bias, found.reshape(found.size), given[1], x, workers)
         norm_activate_product(
             x, layer.mlp_norm, layer.mlp_shift, eps, layer.gate, layer.up, layer.mlp_bias,
-            activation, h, given[2], between, parts,
+            activation, h, given[2], between, workers,
         )  # fmt: skip
-        add_product(layer.down, layer.down_bias, between, given[3], x, parts)
+        add_product(layer.down, layer.down_bias, between, given[3], x, workers)

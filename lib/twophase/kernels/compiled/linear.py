@@ -7,7 +7,7 @@ own here: each is done where its numbers are at hand.
 Matrices are float32 or the bits of bf16, [outputs, inputs]; all other numbers are fp32. `x` is the
 residual stream, [D]. A bias is as long as the outputs, zeros where there is none.
 
-`parts` says in how many runs of neighboring rows a product is cut, one for each core. A core that
+`workers` says in how many runs of neighboring rows a product is cut, one for each core. A core that
 reads on and on in one place is 1.1 times as fast as one whose rows are handed to it one by one, and
 1.25 times as fast as one that goes to and fro between two matrices.
 """
@@ -89,9 +89,9 @@ def activate_all(kind: int, y: np.ndarray) -> None:
 
 
 @inner
-def share(part: int, parts: int, rows: int) -> tuple[int, int]:
-    """The first row of a part, and the one behind its last."""
-    return part * rows // parts, (part + 1) * rows // parts
+def share(worker: int, workers: int, rows: int) -> tuple[int, int]:
+    """The first of the rows that one of so many workers has, and the one behind its last."""
+    return worker * rows // workers, (worker + 1) * rows // workers
 
 
 @inner
@@ -117,14 +117,14 @@ def norm_project(
     bias: np.ndarray,
     h: np.ndarray,
     y: np.ndarray,
-    parts: int,
+    workers: int,
 ) -> None:
     """Three matrices times the norm of x, one below the other: queries, keys and values. A matrix
     may have no rows. h [D] is left with the norm of x; y takes the products."""
     normalize(x, scale, shift, eps, h)
     second, third = w_first.shape[0], w_first.shape[0] + w_second.shape[0]
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, y.shape[0])
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, y.shape[0])
         project(w_first, h, bias, 0, begin, end, y)
         project(w_second, h, bias, second, begin, end, y)
         project(w_third, h, bias, third, begin, end, y)
@@ -142,15 +142,15 @@ def norm_activate(
     activation: int,
     h: np.ndarray,
     y: np.ndarray,
-    parts: int,
+    workers: int,
 ) -> None:
     """The first half of an MLP: y = activation(w_gate h + bias) · (w_up h + bias) with h the norm
     of x. The biases lie one behind the other. Without a gate (no rows) the MLP is plain:
     y = activation(w_up h + bias)."""
     normalize(x, scale, shift, eps, h)
     gates = w_gate.shape[0]
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, y.shape[0])
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, y.shape[0])
         if gates:
             project(w_gate, h, bias, 0, begin, end, y)
         else:
@@ -164,10 +164,12 @@ def norm_activate(
 
 
 @loop
-def project_add(w: np.ndarray, bias: np.ndarray, h: np.ndarray, x: np.ndarray, parts: int) -> None:
+def project_add(
+    w: np.ndarray, bias: np.ndarray, h: np.ndarray, x: np.ndarray, workers: int
+) -> None:
     """x += w h + bias: what attention or MLP adds to the stream."""
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, x.shape[0])
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, x.shape[0])
         added = np.empty(end - begin, _f32)
         dots(w, begin, end, h, added, 0)
         for i in range(end - begin):
@@ -184,11 +186,11 @@ def project_norm_add(
     eps: np.float32,
     y: np.ndarray,
     x: np.ndarray,
-    parts: int,
+    workers: int,
 ) -> None:
     """x += norm(w h + bias), as Gemma adds; y [D] is scratch."""
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, x.shape[0])
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, x.shape[0])
         project(w, h, bias, 0, begin, end, y)
     normalize(y, scale, shift, eps, y)
     for i in range(x.shape[0]):

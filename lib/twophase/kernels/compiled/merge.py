@@ -7,7 +7,7 @@ from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import exp
 
 _f32 = np.float32
-LOWEST = np.finfo(np.float32).min  # finite: -inf minus -inf would be NaN
+LOWEST_SCORE = np.finfo(np.float32).min  # finite: -inf minus -inf would be NaN
 Array = np.ndarray
 
 
@@ -26,7 +26,7 @@ def merge(first_task: Array, outs: Array, tops: Array, totals: Array, out: Array
     for b in range(B):
         parts = range(first_task[b], first_task[b + 1])
         for i in range(N):
-            top, total = LOWEST, _f32(0)
+            top, total = LOWEST_SCORE, _f32(0)
             for part in parts:
                 top = max(top, tops[part, i])
             for h in range(Hv):

@@ -26,7 +26,7 @@ LOG2_E = _f32(1.4426950408889634)
 LN_2_HIGH = _f32(0.693359375)
 LN_2_LOW = _f32(-2.12194440e-4)
 # From -87.68 (-126.5 · ln 2) down i is -127, and 2**i has no exponent left: the result is 0.
-LOWEST = _f32(-88.02969)
+EXP_BEGINS = _f32(-88.02969)
 # exp(r) for |r| ≤ ln(2) / 2, as 1 + r + r²·(...): Cephes' expf (Moshier 1992).
 C_2, C_3, C_4 = _f32(5.0000001201e-1), _f32(1.6666665459e-1), _f32(4.1665795894e-2)
 C_5, C_6, C_7 = _f32(8.3334519073e-3), _f32(1.3981999507e-3), _f32(1.9875691500e-4)
@@ -64,7 +64,7 @@ def exp(x: np.float32) -> np.float32:
     exp(-inf) is 0, exp(NaN) is NaN. With x = i·ln 2 + r, |r| ≤ ln(2) / 2: e**x = 2**i · e**r.
     The whole number i goes straight into the exponent's bits. Up to x = 88 it holds as well.
     """
-    x = LOWEST if x < LOWEST else x  # in this order NaN stays
+    x = EXP_BEGINS if x < EXP_BEGINS else x  # in this order NaN stays
     i = np.floor(x * LOG2_E + _f32(0.5))
     r = (x - i * LN_2_HIGH) - i * LN_2_LOW
     p = ((((C_7 * r + C_6) * r + C_5) * r + C_4) * r + C_3) * r + C_2

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+SIZE_FILE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 LEAST_BYTES, SMALL_BYTES = 2**22, 2**16  # of all tensors, where numpy begins, too; of one
 MADV_HUGEPAGE, MADV_COLLAPSE = 14, 25  # of Linux; the second since 6.1
 
@@ -43,7 +43,7 @@ def _advise(first: int, n_bytes: int, advice: int) -> int:
 def page_bytes() -> int:
     """The size of a large page; 0 where there are none."""
     try:
-        return int(SIZE.read_text()) if sys.platform == "linux" else 0
+        return int(SIZE_FILE.read_text()) if sys.platform == "linux" else 0
     except (OSError, ValueError):
         return 0
 

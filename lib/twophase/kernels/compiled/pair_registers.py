@@ -14,12 +14,12 @@ from twophase.kernels.compiled.lane_code import FLOAT, WORD, place
 from twophase.kernels.compiled.lanes import REGISTER
 from twophase.kernels.compiled.widened import register
 
-ROW = 2 * REGISTER  # numbers in a register
+PAIRED = 2 * REGISTER  # numbers of bf16 in a register
 _WORDS, _SUMS = ir.VectorType(WORD, REGISTER), ir.VectorType(FLOAT, REGISTER)
 
 
 class Pairs(types.Type):
-    """The type of ROW numbers of bf16."""
+    """The type of PAIRED numbers of bf16."""
 
 
 pairs = Pairs("pairs")
@@ -33,7 +33,7 @@ class _PairsModel(models.PrimitiveModel):  # type: ignore[misc]
 
 @intrinsic  # type: ignore[untyped-decorator]
 def read_pairs(context: Any, array: Any, at: Any) -> Any:
-    """ROW numbers of a contiguous array of bits of bf16 (uint16), from the one on that is `at`
+    """PAIRED numbers of a contiguous array of bits of bf16 (uint16), from the one on that is `at`
     behind its first. Nothing is checked."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

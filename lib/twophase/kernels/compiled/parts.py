@@ -21,13 +21,13 @@ from twophase.kernels.compiled.block_forms import (
     score_by,
 )
 from twophase.kernels.compiled.loops import inner, loop
-from twophase.kernels.compiled.merge import LOWEST, merge, room_for_parts
+from twophase.kernels.compiled.merge import LOWEST_SCORE, merge, room_for_parts
 from twophase.kernels.compiled.rope import turn_append
 from twophase.kernels.compiled.widened import arranged, restore
 
 _f32 = np.float32
 Array = np.ndarray
-TOGETHER = 64  # tokens of small blocks that share a step of the softmax
+SOFTMAX_TOKENS = 64  # tokens of small blocks that share a step of the softmax
 # Columns behind those of a block that tiles of scores may write to; as pairs a whole line of
 # weights, so that their rows begin where lines do, as tiles want them.
 BEHIND_PAIRS = 32
@@ -143,7 +143,7 @@ def attend_task(
     _clear(out, top, total)
     b, begin, end = task
     blocks = table[begin:end]
-    width, tiled = max(TOGETHER, _width(blocks)), in_tiles(keys)
+    width, tiled = max(SOFTMAX_TOKENS, _width(blocks)), in_tiles(keys)
     if in_pairs(keys) and fill_registers(keys.shape[2], values.shape[2]):
         p = np.empty((len(out), width + BEHIND_PAIRS), _f32)
         asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)  # room: nothing is in p yet
@@ -272,17 +272,17 @@ def _latent_blocks(
 def _clear(out: Array, top: Array, total: Array) -> None:
     """What a part is before its first block."""
     out[:] = _f32(0)
-    top[:] = LOWEST
+    top[:] = LOWEST_SCORE
     total[:] = _f32(0)
 
 
 @inner
 def _behind_group(table: Array, t: int, end: int) -> int:
-    """The block behind those that share a step of the softmax with block t: as many as TOGETHER
-    holds. One of an odd number of tokens is the last, since weights go in pairs."""
+    """The block behind those that share a step of the softmax with block t: SOFTMAX_TOKENS together
+    at most. One of an odd number of tokens is the last, since weights go in pairs."""
     n = table[t, 1]
     behind = t + 1
-    while behind < end and n % 2 == 0 and n + table[behind, 1] <= TOGETHER:
+    while behind < end and n % 2 == 0 and n + table[behind, 1] <= SOFTMAX_TOKENS:
         n += table[behind, 1]
         behind += 1
     return behind

@@ -17,12 +17,11 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from twophase.kernels.compiled.compiling import compiled
+from twophase.kernels.compiled.lane_code import WORD
 
 LINE_BYTES = 64
 SECOND_LEVEL = 2  # of llvm.prefetch's localities: 3 the first level, 2 the second
-
-
-_BYTES, _WORD = ir.IntType(8).as_pointer(), ir.IntType(32)
+_ADDRESS = ir.IntType(8).as_pointer()
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -30,10 +29,10 @@ def prefetch_at(context: Any, address: Any) -> Any:
     """Ask for the line that holds the byte at an address; goes on at once, changes nothing."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [_BYTES, _WORD, _WORD, _WORD])
+        kind = ir.FunctionType(ir.VoidType(), [_ADDRESS, WORD, WORD, WORD])
         ask_for = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        address = builder.inttoptr(arguments[0], _BYTES)
-        builder.call(ask_for, [address, _WORD(0), _WORD(SECOND_LEVEL), _WORD(1)])  # read, of data
+        address = builder.inttoptr(arguments[0], _ADDRESS)
+        builder.call(ask_for, [address, WORD(0), WORD(SECOND_LEVEL), WORD(1)])  # read, of data
         return context.get_dummy_value()
 
     return types.void(types.intp), build

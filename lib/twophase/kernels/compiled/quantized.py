@@ -29,14 +29,14 @@ import numpy as np
 import torch
 from numba.extending import overload
 
-from twophase.kernels.compiled.codes import STEP, TILE, Packed, n_chunks
+from twophase.kernels.compiled.codes import STEP_INPUTS, TILE, Packed, n_chunks
 from twophase.kernels.compiled.lanes import has_bytes
 from twophase.kernels.compiled.linear import activate, normalize, share
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.prefetch import prefetch
 from twophase.kernels.compiled.quantized_bytes import (
-    AHEAD,
+    AHEAD_WORDS,
     Bytes,
     bytes_tile,
     make_bytes,
@@ -141,10 +141,10 @@ def _int4_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
     for chunk in range(chunks):
         found[:] = _f32(0)
         for j in range(chunk * steps, (chunk + 1) * steps):
-            i = STEP * j
+            i = STEP_INPUTS * j
             a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
             e, f, g, h = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
-            prefetch(codes, tile, j * TILE + AHEAD, (j + 1) * TILE + AHEAD)
+            prefetch(codes, tile, j * TILE + AHEAD_WORDS, (j + 1) * TILE + AHEAD_WORDS)
             for r in range(TILE):
                 w = codes[tile, j, r]
                 first = a * int4(w << 19) + b * int4(w << 11) + c * int4(w << 3) + d * int4(w >> 5)
@@ -162,10 +162,10 @@ def _int8_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
     for chunk in range(chunks):
         found[:] = _f32(0)
         for j in range(chunk * steps, (chunk + 1) * steps):
-            i = STEP * j
+            i = STEP_INPUTS * j
             a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
             e, f, g, h = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
-            prefetch(codes, tile, 2 * j * TILE + AHEAD, 2 * (j + 1) * TILE + AHEAD)
+            prefetch(codes, tile, 2 * j * TILE + AHEAD_WORDS, 2 * (j + 1) * TILE + AHEAD_WORDS)
             for r in range(TILE):
                 w, v = codes[tile, j, 0, r], codes[tile, j, 1, r]
                 first = a * int8(w << 15) + b * int8(w << 7) + c * int8(w >> 1) + d * int8(w >> 9)
@@ -202,11 +202,11 @@ def end_chunk(
 
 
 @inner
-def product_of_part(
-    w: Any, h: Array, given: Any, bias: Array, part: int, parts: int, y: Array
+def product_of_share(
+    w: Any, h: Array, given: Any, bias: Array, worker: int, workers: int, y: Array
 ) -> None:
-    """y = w h + bias: the rows of the tiles that one of so many parts has."""
-    begin, end = share(part, parts, n_tiles(len(y)))
+    """y = w h + bias: the rows of the tiles that one of so many workers has."""
+    begin, end = share(worker, workers, n_tiles(len(y)))
     out = np.empty(TILE, _f32)
     for tile in range(begin, end):
         multiply_tile(w, tile, h, given, out)
@@ -217,28 +217,28 @@ def product_of_part(
 @loop
 def norm_product(
     x: Array, scale: Array, shift: Array, eps: np.float32, w: Any, bias: Array, h: Array,
-    given: Any, y: Array, parts: int,
+    given: Any, y: Array, workers: int,
 ) -> None:  # fmt: skip
     """y = w h + bias with h the norm of x: queries, keys and values. h [D] and `given` are
     scratch."""
     normalize(x, scale, shift, eps, h)
     prepare(h, given)
-    for part in numba.prange(parts):
-        product_of_part(w, h, given, bias, part, parts, y)
+    for worker in numba.prange(workers):
+        product_of_share(w, h, given, bias, worker, workers, y)
 
 
 @loop
 def norm_activate_product(
     x: Array, scale: Array, shift: Array, eps: np.float32, gate: Any, up: Any, bias: Array,
-    activation: int, h: Array, given: Any, y: Array, parts: int,
+    activation: int, h: Array, given: Any, y: Array, workers: int,
 ) -> None:  # fmt: skip
     """y = activation(gate h + bias) · (up h + bias) with h the norm of x, as `norm_activate`."""
     normalize(x, scale, shift, eps, h)
     prepare(h, given)
     F = len(y)
-    for part in numba.prange(parts):
-        product_of_part(gate, h, given, bias, part, parts, y)
-        begin, end = share(part, parts, n_tiles(F))
+    for worker in numba.prange(workers):
+        product_of_share(gate, h, given, bias, worker, workers, y)
+        begin, end = share(worker, workers, n_tiles(F))
         ups = np.empty(TILE, _f32)
         for tile in range(begin, end):
             multiply_tile(up, tile, h, given, ups)
@@ -247,11 +247,11 @@ def norm_activate_product(
 
 
 @loop
-def add_product(w: Any, bias: Array, h: Array, given: Any, x: Array, parts: int) -> None:
+def add_product(w: Any, bias: Array, h: Array, given: Any, x: Array, workers: int) -> None:
     """x += w h + bias: what attention or MLP adds to the stream."""
     prepare(h, given)
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, n_tiles(len(x)))
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, n_tiles(len(x)))
         out = np.empty(TILE, _f32)
         for tile in range(begin, end):
             multiply_tile(w, tile, h, given, out)
@@ -262,12 +262,12 @@ def add_product(w: Any, bias: Array, h: Array, given: Any, x: Array, parts: int)
 @loop
 def norm_add_product(
     w: Any, bias: Array, h: Array, given: Any, scale: Array, shift: Array, eps: np.float32,
-    y: Array, x: Array, parts: int,
+    y: Array, x: Array, workers: int,
 ) -> None:  # fmt: skip
     """x += norm(w h + bias), as Gemma adds; y [D] is scratch."""
     prepare(h, given)
-    for part in numba.prange(parts):
-        product_of_part(w, h, given, bias, part, parts, y)
+    for worker in numba.prange(workers):
+        product_of_share(w, h, given, bias, worker, workers, y)
     normalize(y, scale, shift, eps, y)
     for i in range(len(x)):
         x[i] += y[i]

@@ -37,7 +37,7 @@ _f32, _i8, _i32 = np.float32, np.int8, np.int32
 LARGEST = _f32(8_355_000)  # a little below 127·(1 + 256 + 65536), the largest n that fits
 SMALLEST = _f32(1e-30)  # inputs below it are nothing: their unit would have no inverse
 # How far ahead memory is asked for codes: arithmetic keeps a core from asking for enough by itself.
-AHEAD = 8192 // 4  # words
+AHEAD_WORDS = 8192 // 4  # words
 Array = np.ndarray
 
 
@@ -141,13 +141,13 @@ def _step_of_codes(codes, line, row):  # type: ignore[no-untyped-def]
 
 def _step_of_4_bits(codes, line, row):  # type: ignore[no-untyped-def]
     at = line * TILE + row
-    prefetch(codes, 0, at + AHEAD, at + AHEAD + LANES)
+    prefetch(codes, 0, at + AHEAD_WORDS, at + AHEAD_WORDS + LANES)
     both = load(codes, at)
     return low_halves(both), high_halves(both)
 
 
 def _step_of_8_bits(codes, line, row):  # type: ignore[no-untyped-def]
     at = 2 * line * TILE + row
-    prefetch(codes, 0, at + AHEAD, at + AHEAD + LANES)
-    prefetch(codes, 0, at + TILE + AHEAD, at + TILE + AHEAD + LANES)
+    prefetch(codes, 0, at + AHEAD_WORDS, at + AHEAD_WORDS + LANES)
+    prefetch(codes, 0, at + TILE + AHEAD_WORDS, at + TILE + AHEAD_WORDS + LANES)
     return load(codes, at), load(codes, at + TILE)

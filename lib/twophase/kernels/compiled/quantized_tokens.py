@@ -15,9 +15,8 @@ import numpy as np
 import torch
 from numba.extending import overload
 
-from twophase.kernels.compiled.bf16_pairs import TOKENS as PAIR_TOKENS
-from twophase.kernels.compiled.bf16_pairs import add_pair_products
-from twophase.kernels.compiled.codes import STEP, TILE, Packed, n_chunks
+from twophase.kernels.compiled.bf16_pairs import PAIR_TOKENS, add_pair_products
+from twophase.kernels.compiled.codes import STEP_INPUTS, TILE, Packed, n_chunks
 from twophase.kernels.compiled.lanes import has_pairs
 from twophase.kernels.compiled.linear import share
 from twophase.kernels.compiled.loops import STORED, inner, loop
@@ -26,7 +25,7 @@ from twophase.kernels.compiled.quantized import check_tensor, int4, int8, n_tile
 from twophase.kernels.compiled.threads import workers_even_if_forked
 
 _f32, _u32 = np.float32, np.uint32
-TOKENS = 4  # at a time
+FLOAT_TOKENS = 4  # in fp32, at a time
 Array = np.ndarray
 
 
@@ -46,7 +45,7 @@ def quantized_product(w: Packed, x: torch.Tensor) -> torch.Tensor:
     if x.dtype == torch.bfloat16 and has_pairs():
         return _product_of_pairs(w, x)
     x = x.float()
-    padded = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % TOKENS))
+    padded = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % FLOAT_TOKENS))
     chunks = n_chunks(w.inputs, w.groups)
     sums = padded.view(len(padded), chunks, -1).sum(2).T.contiguous()  # [chunks, B]
     inputs = padded.T.contiguous()  # [inputs, B]
@@ -59,7 +58,7 @@ def quantized_product(w: Packed, x: torch.Tensor) -> torch.Tensor:
 def _product_of_pairs(w: Packed, x: torch.Tensor) -> torch.Tensor:
     """The same for bf16 on processors that multiply it in pairs."""
     padded = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % PAIR_TOKENS))
-    B, steps = len(padded), w.inputs // STEP
+    B, steps = len(padded), w.inputs // STEP_INPUTS
     chunks = n_chunks(w.inputs, w.groups)  # which are floats together, in the first-level cache
     eights = padded.view(torch.int16).view(B, steps, 2, 2, 2)  # inputs i and i + 2 are a pair
     pairs = eights.permute(1, 2, 4, 0, 3).contiguous().view(torch.int32)  # [steps, 2, 2, B, 1]
@@ -72,27 +71,27 @@ def _product_of_pairs(w: Packed, x: torch.Tensor) -> torch.Tensor:
 
 
 @loop
-def multiply_tokens(w: Any, x: Array, sums: Array, y: Array, parts: int) -> None:
+def multiply_tokens(w: Any, x: Array, sums: Array, y: Array, workers: int) -> None:
     """y [B, outputs] of x [inputs, B], B a multiple of four; `w` is `Packed.arrays`, sums [chunks,
     B] of the inputs of each chunk, some of which are a group."""
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, n_tiles(y.shape[1]))
-        out = np.empty(TOKENS * TILE, _f32)
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, n_tiles(y.shape[1]))
+        out = np.empty(FLOAT_TOKENS * TILE, _f32)
         for tile in range(begin, end):
             rows = min(TILE, y.shape[1] - tile * TILE)
-            for b in range(0, len(y), TOKENS):
+            for b in range(0, len(y), FLOAT_TOKENS):
                 multiply_tile_by_four(w, tile, x, b, sums, out)
-                for t in range(TOKENS):
+                for t in range(FLOAT_TOKENS):
                     for r in range(rows):
                         y[b + t, tile * TILE + r] = out[t * TILE + r]
 
 
 @loop
-def multiply_pairs(w: Any, x: Array, sums: Array, y: Array, parts: int) -> None:
+def multiply_pairs(w: Any, x: Array, sums: Array, y: Array, workers: int) -> None:
     """y [B, outputs] of x [inputs / 2, B], two bf16 in each number, B a multiple of eight; `w` is
     `Packed.arrays`, sums [chunks, B] of the inputs of each chunk, some of which are a group."""
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, n_tiles(y.shape[1]))
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, n_tiles(y.shape[1]))
         chunks, B = sums.shape
         pairs = np.empty((len(x) // chunks, TILE), np.uint32)
         starts, factors = np.empty(TILE, _f32), np.empty(TILE, _f32)
@@ -132,7 +131,7 @@ def read_chunk(
 def multiply_tile_by_four(w: Any, tile: int, x: Array, b: int, sums: Array, out: Array) -> None:
     """out [4·128] = the rows of one tile times the tokens b to b + 3."""
     codes, scales, zeros = w
-    chunks, found = len(sums), np.empty(TOKENS * TILE, _f32)
+    chunks, found = len(sums), np.empty(FLOAT_TOKENS * TILE, _f32)
     steps, levels = codes.shape[1] // chunks, _f32(levels_of(codes))
     out[:] = _f32(0)
     for chunk in range(chunks):
@@ -141,7 +140,7 @@ def multiply_tile_by_four(w: Any, tile: int, x: Array, b: int, sums: Array, out:
             add_four_inputs(codes, tile, j, 0, x, b, found)
             add_four_inputs(codes, tile, j, 1, x, b, found)
         group = chunk * scales.shape[1] // chunks
-        for t in range(TOKENS):
+        for t in range(FLOAT_TOKENS):
             for r in range(TILE):
                 total = levels * found[t * TILE + r]
                 if len(zeros):
@@ -156,7 +155,7 @@ def add_four_inputs(
 ) -> None:
     """found [4·128] += (c − m) / 2**b·x of four inputs, half of step j, for four tokens, where m is
     the middle of the codes."""
-    i = STEP * j + STEP // 2 * half
+    i = STEP_INPUTS * j + STEP_INPUTS // 2 * half
     a0, a1, a2, a3 = x[i, b], x[i, b + 1], x[i, b + 2], x[i, b + 3]
     b0, b1, b2, b3 = x[i + 1, b], x[i + 1, b + 1], x[i + 1, b + 2], x[i + 1, b + 3]
     c0, c1, c2, c3 = x[i + 2, b], x[i + 2, b + 1], x[i + 2, b + 2], x[i + 2, b + 3]

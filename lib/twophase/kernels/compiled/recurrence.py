@@ -78,7 +78,7 @@ def state_space_step(
 
 
 @inner
-def features(x: np.ndarray, out: np.ndarray) -> None:
+def taylor_features(x: np.ndarray, out: np.ndarray) -> None:
     """The 1 + f + f² Taylor features of x [f]."""
     f = x.shape[0]
     root, two = _f32(f**0.25), _f32(math.sqrt(2.0))
@@ -113,8 +113,8 @@ def linear_attention_step(
         turn(qkv, q, cos, sin, False)
         turn(qkv, k, cos, sin, False)
         phi = np.empty((2, n_features), np.float32)
-        features(qkv[q : q + f], phi[0])
-        features(qkv[k : k + f], phi[1])
+        taylor_features(qkv[q : q + f], phi[0])
+        taylor_features(qkv[k : k + f], phi[1])
         value, found, norm = qkv[v : v + H], out[head * H : head * H + H], _f32(0)
         found[:] = _f32(0)
         for i in range(n_features):

@@ -14,7 +14,7 @@ from twophase.kernels.compiled.dot import NEAR_BYTES, ROWS_AHEAD_BYTES
 from twophase.kernels.compiled.linear import activate_all, normalize, scaled_row, share
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.numbers import value_of
-from twophase.kernels.compiled.token_tiles import ROWS, TOKENS, tile_of, write_tile
+from twophase.kernels.compiled.token_tiles import SUM_ROWS, SUM_TOKENS, tile_of, write_tile
 from twophase.kernels.compiled.widened import STEP, arranged
 
 _f32 = np.float32
@@ -31,29 +31,31 @@ def scaled_rows(table: Array, rows: Array, factor: np.float32) -> Array:
 
 
 @inner
-def multiply(w: Array, begin: int, end: int, x: Array, y: Array, at: int) -> None:
+def dots_each(w: Array, begin: int, end: int, x: Array, y: Array, at: int) -> None:
     """The rows of a matrix from `begin` to `end`, each times all tokens x [T, inputs], `arranged`
     for the matrix: into y [T, ...], from the column `at` on."""
-    whole, groups = x.shape[1] // STEP * STEP, -(-len(x) // TOKENS)
+    whole, groups = x.shape[1] // STEP * STEP, -(-len(x) // SUM_TOKENS)
     far = ROWS_AHEAD_BYTES // w.itemsize if w.size * w.itemsize > NEAR_BYTES else 0
-    for row in range(begin, end, ROWS):
+    for row in range(begin, end, SUM_ROWS):
         for group in range(groups):  # 6 tokens are 3 and 3: a tile of one waits for its own sums
             t, behind = share(group, groups, len(x))
             ahead, column = 0 if group else far, at + row - begin
-            multiply_tile(w, row, min(ROWS, end - row), x, t, behind - t, whole, y, column, ahead)
+            dots_of_tile(
+                w, row, min(SUM_ROWS, end - row), x, t, behind - t, whole, y, column, ahead
+            )
     if whole < x.shape[1]:
         add_rest(w, begin, end, x, whole, y, at)
 
 
 @inner
-def multiply_tile(
+def dots_of_tile(
     w: Array, row: int, rows: int, x: Array, t: int, tokens: int, n: int, y: Array, at: int,
     ahead: int,
 ) -> None:  # fmt: skip
     """Up to four rows times up to five tokens, n numbers of each, into y[t:, at:]. Fewer rows: the
     last is taken again, and goes nowhere."""
-    sums = y if rows == ROWS else np.empty((tokens, ROWS), _f32)
-    place, behind = (t * y.shape[1] + at, y.shape[1]) if rows == ROWS else (0, ROWS)
+    sums = y if rows == SUM_ROWS else np.empty((tokens, SUM_ROWS), _f32)
+    place, behind = (t * y.shape[1] + at, y.shape[1]) if rows == SUM_ROWS else (0, SUM_ROWS)
     k, m = w.shape[1], x.shape[1]
     a, first = row * k, t * m
     four = a, a + min(1, rows - 1) * k, a + min(2, rows - 1) * k, a + (rows - 1) * k
@@ -70,7 +72,7 @@ def multiply_tile(
     else:
         five = first, first + m, first + 2 * m, first + 3 * m, first + 4 * m
         write_tile(sums, place, behind, tile_of(w, four, x, five, n, ahead))
-    if rows < ROWS:
+    if rows < SUM_ROWS:
         y[t : t + tokens, at : at + rows] = sums[:, :rows]
 
 
@@ -90,7 +92,7 @@ def project_each(
     """y = w x + bias for all tokens, where w's rows begin at `first` of y's columns: those from
     `begin` to `end` of y."""
     begin, end = max(0, begin - first), min(w.shape[0], end - first)  # of w
-    multiply(w, begin, end, x, y, first + begin)
+    dots_each(w, begin, end, x, y, first + begin)
     begin, end = first + begin, first + end  # of y
     for t in range(len(y)):
         y[t, begin:end] += bias[begin:end]  # whole rows: with an index, no vectors
@@ -108,15 +110,15 @@ def normalize_each(x: Array, scale: Array, shift: Array, eps: np.float32) -> Arr
 @loop
 def project_several(
     x: Array, scale: Array, shift: Array, eps: np.float32, w_first: Array, w_second: Array,
-    w_third: Array, bias: Array, y: Array, parts: int,
+    w_third: Array, bias: Array, y: Array, workers: int,
 ) -> None:  # fmt: skip
     """`linear.norm_project` for T tokens: y [T, outputs]."""
     h = normalize_each(x, scale, shift, eps)
     for_first, for_second = arranged(h, w_first), arranged(h, w_second)
     for_third = arranged(h, w_third)
     second, third = w_first.shape[0], w_first.shape[0] + w_second.shape[0]
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, y.shape[1])
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, y.shape[1])
         project_each(w_first, for_first, bias, 0, begin, end, y)
         project_each(w_second, for_second, bias, second, begin, end, y)
         project_each(w_third, for_third, bias, third, begin, end, y)
@@ -125,14 +127,14 @@ def project_several(
 @loop
 def activate_several(
     x: Array, scale: Array, shift: Array, eps: np.float32, w_gate: Array, w_up: Array, bias: Array,
-    activation: int, y: Array, parts: int,
+    activation: int, y: Array, workers: int,
 ) -> None:  # fmt: skip
     """`linear.norm_activate` for T tokens: y [T, F]."""
     h = normalize_each(x, scale, shift, eps)
     for_gate, for_up, gates = arranged(h, w_gate), arranged(h, w_up), w_gate.shape[0]
     ups = np.empty_like(y)
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, y.shape[1])
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, y.shape[1])
         if gates:
             project_each(w_gate, for_gate, bias, 0, begin, end, y)
             project_each(w_up, for_up, bias[gates:], 0, begin, end, ups)
@@ -145,11 +147,11 @@ def activate_several(
 
 
 @loop
-def add_several(w: Array, bias: Array, h: Array, x: Array, parts: int) -> None:
+def add_several(w: Array, bias: Array, h: Array, x: Array, workers: int) -> None:
     """`linear.project_add` for T tokens: x [T, D] += h [T, inputs] wᵀ + bias."""
     asked, y = arranged(h, w), np.empty_like(x)
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, x.shape[1])
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, x.shape[1])
         project_each(w, asked, bias, 0, begin, end, y)
         for t in range(len(x)):
             x[t, begin:end] += y[t, begin:end]
@@ -158,11 +160,11 @@ def add_several(w: Array, bias: Array, h: Array, x: Array, parts: int) -> None:
 @loop
 def add_norm_several(
     w: Array, bias: Array, h: Array, scale: Array, shift: Array, eps: np.float32, x: Array,
-    parts: int,
+    workers: int,
 ) -> None:  # fmt: skip
     """`linear.project_norm_add` for T tokens: x [T, D] += norm(h [T, inputs] wᵀ + bias)."""
     asked, y = arranged(h, w), np.empty_like(x)
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, x.shape[1])
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, x.shape[1])
         project_each(w, asked, bias, 0, begin, end, y)
     x += normalize_each(y, scale, shift, eps)

@@ -14,18 +14,18 @@ Array = np.ndarray
 
 
 @loop
-def add_mlp_several(x: Array, mlp: Mlp, eps: np.float32, activation: int, parts: int) -> None:
+def add_mlp_several(x: Array, mlp: Mlp, eps: np.float32, activation: int, workers: int) -> None:
     """`layers.add_mlp` for the streams x [T, D]."""
     between = np.empty((len(x), len(mlp.up)), _f32)
     activate_several(
-        x, mlp.norm, mlp.shift, eps, mlp.gate, mlp.up, mlp.bias, activation, between, parts
+        x, mlp.norm, mlp.shift, eps, mlp.gate, mlp.up, mlp.bias, activation, between, workers
     )
-    add_several(mlp.down, mlp.down_bias, between, x, parts)
+    add_several(mlp.down, mlp.down_bias, between, x, workers)
 
 
 @loop
 def run_layers_several(
-    x: Array, start: int, run: AttentionRun, new: Array, put: Array, parts: int
+    x: Array, start: int, run: AttentionRun, new: Array, put: Array, workers: int
 ) -> None:
     """`layers.run_layers` for the streams x [T, D] of tokens from position `start` on.
 
@@ -44,10 +44,10 @@ def run_layers_several(
         new_values = store_at(new[i, 1], new_shape, run.keys)
         project_several(
             x, layer.norm, layer.shift, run.eps, layer.q, layer.k, layer.v, layer.qkv_bias, qkv,
-            parts,
+            workers,
         )  # fmt: skip
         shared, tasks, own, firsts = shared_work(
-            start, T, slots, window, K * H * run.keys.itemsize, parts
+            start, T, slots, window, K * H * run.keys.itemsize, workers
         )
         turn_attend_several(
             qkv, N, layer.q_norm, layer.k_norm, run.head_eps, run.interleaved, run.scale,
@@ -57,5 +57,5 @@ def run_layers_several(
         if put[i]:
             layer.keys[start:end] = new_keys
             layer.values[start:end] = new_values
-        add_several(layer.o, layer.o_bias, found.reshape(T, N * H), x, parts)  # [T, N·H]
-        add_mlp_several(x, layer.mlp, run.eps, run.activation, parts)
+        add_several(layer.o, layer.o_bias, found.reshape(T, N * H), x, workers)  # [T, N·H]
+        add_mlp_several(x, layer.mlp, run.eps, run.activation, workers)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twophase.kernels.compiled.addresses import at, matrix_at, vector_at
+from twophase.kernels.compiled.addresses import array_at, matrix_at, vector_at
 from twophase.kernels.compiled.layers import Mlp, add_mlp, mlp_at
 from twophase.kernels.compiled.linear import norm_project, project_add
 from twophase.kernels.compiled.loops import inner, loop
@@ -96,24 +96,24 @@ class LinearRun(NamedTuple):
 
 
 @loop
-def run_linear_layers(x: Array, position: int, run: LinearRun, parts: int) -> None:
+def run_linear_layers(x: Array, position: int, run: LinearRun, workers: int) -> None:
     """Take the stream x [D] of the token at a position through layers, and leave the states after
     it in their room."""
     h = np.empty(len(x), _f32)
     for i in range(len(run.places)):
         layer = linear_layer_at(run.places[i], run.shapes[i], run.like)
-        before, after = at(run.states[i, 0], run.sums), at(run.states[i, 1], run.sums)
+        before, after = array_at(run.states[i, 0], run.sums), array_at(run.states[i, 1], run.sums)
         qkv, found = np.empty(len(layer.qkv_bias), _f32), np.empty(layer.o.shape[1], _f32)
         norm_project(
             x, layer.norm, layer.shift, run.eps, layer.q, layer.k, layer.v, layer.qkv_bias, h, qkv,
-            parts,
+            workers,
         )  # fmt: skip
         linear_attention_step(
             qkv, len(layer.q) // len(before), run.rope[0, 0, position], run.rope[0, 1, position],
             before, after, found,
         )  # fmt: skip
-        project_add(layer.o, layer.o_bias, found, x, parts)
-        add_mlp(x, layer.mlp, run.eps, run.activation, h, parts)
+        project_add(layer.o, layer.o_bias, found, x, workers)
+        add_mlp(x, layer.mlp, run.eps, run.activation, h, workers)
 
 
 class StateSpaceRun(NamedTuple):
@@ -132,7 +132,7 @@ class StateSpaceRun(NamedTuple):
 
 
 @loop
-def run_state_space_layers(x: Array, position: int, run: StateSpaceRun, parts: int) -> None:
+def run_state_space_layers(x: Array, position: int, run: StateSpaceRun, workers: int) -> None:
     """Take the stream x [D] of a token, wherever it stands, through layers, and leave the states
     after it in their room."""
     h = np.empty(len(x), _f32)
@@ -144,13 +144,13 @@ def run_state_space_layers(x: Array, position: int, run: StateSpaceRun, parts: i
         u, gate, low = projected[:wide], projected[wide:], np.empty(len(layer.w_x), _f32)
         norm_project(
             x, layer.norm, layer.shift, run.eps, layer.w_in, layer.w_in[:0], layer.w_in[:0],
-            layer.in_bias, h, projected, parts,
+            layer.in_bias, h, projected, workers,
         )  # fmt: skip
-        before, after = at(states[0], run.inputs), at(states[2], run.inputs)
+        before, after = array_at(states[0], run.inputs), array_at(states[2], run.inputs)
         convolve(u, layer.filters, layer.filter_bias, before, after)
         state_space_step(
             u, gate, layer.w_x, layer.w_dt, layer.dt_bias, layer.A, layer.skip,
-            at(states[1], run.memory), at(states[3], run.memory), low, y,
+            array_at(states[1], run.memory), array_at(states[3], run.memory), low, y,
         )  # fmt: skip
-        project_add(layer.o, layer.o_bias, y, x, parts)
-        add_mlp(x, layer.mlp, run.eps, run.activation, h, parts)
+        project_add(layer.o, layer.o_bias, y, x, workers)
+        add_mlp(x, layer.mlp, run.eps, run.activation, h, workers)

@@ -12,7 +12,7 @@ import numpy as np
 from numba import literal_unroll
 from numba.extending import overload
 
-from twophase.kernels.compiled.addresses import at, matrix_at, vector_at
+from twophase.kernels.compiled.addresses import array_at, matrix_at, vector_at
 from twophase.kernels.compiled.layers import AttentionRun, run_layers
 from twophase.kernels.compiled.linear import norm_project, scaled_row
 from twophase.kernels.compiled.loops import Loop, loop
@@ -35,14 +35,14 @@ LOOPS: dict[type, Loop] = {
 def _by_kind(parallel: bool) -> Callable[..., Any]:
     """A function of compiled code that is the loop for a run of the kind it is called with."""
 
-    def through(x: Array, position: int, run: Any, parts: int) -> None:
+    def through(x: Array, position: int, run: Any, workers: int) -> None:
         raise NotImplementedError("through is for compiled code.")
 
     @overload(through)
-    def chosen(x, position, run, parts):  # type: ignore[no-untyped-def]
+    def chosen(x, position, run, workers):  # type: ignore[no-untyped-def]
         found = LOOPS[run.instance_class]
         run_all = found.parallel if parallel else found.serial
-        return lambda x, position, run, parts: run_all(x, position, run, parts)
+        return lambda x, position, run, workers: run_all(x, position, run, workers)
 
     return through
 
@@ -53,7 +53,7 @@ through = Loop(_by_kind(parallel=False), _by_kind(parallel=True))
 @loop
 def run_step(
     token: int, position: int, ends: Array, end_shapes: Array, like: Array, factor: np.float32,
-    last_eps: np.float32, runs: tuple[Any, ...], logits: int, parts: int,
+    last_eps: np.float32, runs: tuple[Any, ...], logits: int, workers: int,
 ) -> None:  # fmt: skip
     """Logits fp32 [V], to the address `logits`, of a token at a position, which is also put into
     the cache.
@@ -68,7 +68,7 @@ def run_step(
     if s[1, 0]:
         x += scaled_row(matrix_at(e[1], s[1], like), position, _f32(1))
     for run in literal_unroll(runs):
-        through(x, position, run, parts)
+        through(x, position, run, workers)
     norm, shift, bias = vector_at(e[2], s[2]), vector_at(e[3], s[3]), vector_at(e[5], s[5])
-    head, out, h = matrix_at(e[4], s[4], like), at(logits, bias), np.empty(len(x), _f32)
-    norm_project(x, norm, shift, last_eps, head, head[:0], head[:0], bias, h, out, parts)
+    head, out, h = matrix_at(e[4], s[4], like), array_at(logits, bias), np.empty(len(x), _f32)
+    norm_project(x, norm, shift, last_eps, head, head[:0], head[:0], bias, h, out, workers)

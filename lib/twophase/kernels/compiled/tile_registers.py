@@ -21,7 +21,7 @@ from twophase.kernels.compiled.lane_code import place
 from twophase.kernels.compiled.loops import inner
 
 ROWS, ROW_BYTES = 16, 64
-_BYTE, _LONG = ir.IntType(8), ir.IntType(64)
+_BYTE, _INT64 = ir.IntType(8), ir.IntType(64)
 _ARCH_PRCTL, _ASK, _TILE_DATA = 158, 0x1023, 18  # arch_prctl(ARCH_REQ_XCOMP_PERM, 18)
 
 
@@ -31,8 +31,8 @@ def permitted(context: Any) -> Any:
     filter of system calls, say). Whoever uses them without is ended."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        numbers = [_LONG(number) for number in (_ARCH_PRCTL, _ASK, _TILE_DATA)]
-        return builder.icmp_signed("==", _call(builder, "syscall", numbers, _LONG), _LONG(0))
+        numbers = [_INT64(number) for number in (_ARCH_PRCTL, _ASK, _TILE_DATA)]
+        return builder.icmp_signed("==", _call(builder, "syscall", numbers, _INT64), _INT64(0))
 
     return types.boolean(), build
 
@@ -121,7 +121,7 @@ def _moved(name: str, t: Any, array: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         where = types.void(array, types.intp)
         first = place(context, builder, where, arguments[1:3], _BYTE)
-        stride = builder.mul(arguments[3], _LONG(array.dtype.bitwidth // 8))
+        stride = builder.mul(arguments[3], _INT64(array.dtype.bitwidth // 8))
         _call(builder, name, [_BYTE(t.literal_value), first, stride])
         return context.get_dummy_value()
 

@@ -26,8 +26,10 @@ from twophase.kernels.compiled.widened import (
 )
 
 Array = np.ndarray
-ROWS = 4
-TOKENS = 5 if WIDTH == 16 else 2  # at most: 20 sums, 10 registers of tokens, 2 of a row are all 32
+SUM_ROWS = 4  # of a tile: it has the sum of each row with each token
+SUM_TOKENS = (
+    5 if WIDTH == 16 else 2
+)  # at most: 20 sums, 10 registers of tokens, 2 of a row are all 32
 _ZERO = ir.Constant(ir.VectorType(FLOAT, WIDTH), [0.0] * WIDTH)
 
 
@@ -105,11 +107,11 @@ def tile_of(
     `arranged` for w. Asks for 4·n numbers of w, from the one `ahead` behind the first row's
     first on (0: for none)."""
     a = b = c = d = nothing_each(tokens)
-    base, lines = address_of(w, rows[0] + ahead), lines_each(w, ROWS * STEP, 1)
+    base, lines = address_of(w, rows[0] + ahead), lines_each(w, SUM_ROWS * STEP, 1)
     for i in range(0, n, STEP):
         some = read_each(x, tokens, i)
         if ahead:
-            ask(base + ROWS * i * w.itemsize, lines)
+            ask(base + SUM_ROWS * i * w.itemsize, lines)
         a = plus_products_each(a, some, read(w, rows[0] + i))
         b = plus_products_each(b, some, read(w, rows[1] + i))
         c = plus_products_each(c, some, read(w, rows[2] + i))

@@ -19,8 +19,8 @@ from twophase.kernels.compiled.prefetch import prefetch
 from twophase.kernels.compiled.threads import workers_even_if_forked
 
 _f32 = np.float32
-TOKENS = 4  # whose sums are in registers together, with two rows each
-ROWS = 32  # that all tokens meet before the next ones
+TOKENS_AT_ONCE = 4  # whose sums are in registers together, with two rows each
+NEAR_ROWS = 32  # that all tokens meet before the next ones
 Array = np.ndarray
 
 
@@ -40,12 +40,12 @@ def product_of_tokens(w: Array, x: Array, bias: Array) -> Array:
 
 
 @loop
-def multiply_rows(w: Array, x: Array, bias: Array, y: Array, parts: int) -> None:
+def multiply_rows(w: Array, x: Array, bias: Array, y: Array, workers: int) -> None:
     """y [B, outputs] = x [B, inputs] wᵀ + bias, in so many runs of rows, one for each core."""
-    few = len(x) <= TOKENS
-    tokens = padded(x, 2 if len(x) <= 2 else TOKENS)
-    for part in numba.prange(parts):
-        begin, end = share(part, parts, w.shape[0])
+    few = len(x) <= TOKENS_AT_ONCE
+    tokens = padded(x, 2 if len(x) <= 2 else TOKENS_AT_ONCE)
+    for worker in numba.prange(workers):
+        begin, end = share(worker, workers, w.shape[0])
         if few:
             rows_by_few(w, begin, end, tokens, bias, y)
         else:
@@ -65,7 +65,7 @@ def padded(x: Array, n: int) -> Array:
 @inner
 def rows_by_few(w: Array, begin: int, end: int, x: Array, bias: Array, y: Array) -> None:
     """y[:, begin:end] for two or four tokens x, of which y has as many or fewer."""
-    sums = np.empty(TOKENS, _f32)
+    sums = np.empty(TOKENS_AT_ONCE, _f32)
     for row in range(begin, end):
         if len(x) == 2:
             row_by_two(w, row, x, sums)
@@ -78,17 +78,19 @@ def rows_by_few(w: Array, begin: int, end: int, x: Array, bias: Array, y: Array)
 @inner
 def rows_by_many(w: Array, begin: int, end: int, x: Array, bias: Array, y: Array) -> None:
     """y[:, begin:end] for a multiple of four tokens x, the last of which may lie behind y's. While
-    a row is multiplied, a share of the one that comes ROWS later is asked for."""
+    a row is multiplied, a share of the one that comes NEAR_ROWS later is asked for."""
     B, inputs = x.shape
-    sums = np.empty((2, TOKENS), _f32)
-    for first in range(begin, end, ROWS):
-        last = min(first + ROWS, end) - 1
-        for b in range(0, B, TOKENS):
+    sums = np.empty((2, TOKENS_AT_ONCE), _f32)
+    for first in range(begin, end, NEAR_ROWS):
+        last = min(first + NEAR_ROWS, end) - 1
+        for b in range(0, B, TOKENS_AT_ONCE):
             for row in range(first, last + 1, 2):
-                prefetch(w, row + ROWS, 2 * inputs * b // B, 2 * inputs * (b + TOKENS) // B)
+                prefetch(
+                    w, row + NEAR_ROWS, 2 * inputs * b // B, 2 * inputs * (b + TOKENS_AT_ONCE) // B
+                )
                 other = min(row + 1, last)
                 two_rows_by_four(w, row, other, x, b, sums)
-                for t in range(min(TOKENS, len(y) - b)):
+                for t in range(min(TOKENS_AT_ONCE, len(y) - b)):
                     y[b + t, row] = as_stored(sums[0, t] + bias[row], y)
                     y[b + t, other] = as_stored(sums[1, t] + bias[other], y)
 

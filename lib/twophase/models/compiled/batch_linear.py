@@ -30,7 +30,7 @@ from twophase.models.quantize.linear import (
 )
 from twophase.models.transformer import Transformer
 
-TOKENS = 16  # for so many the order is made; it serves any number
+ORDER_TOKENS = 16  # for so many the order is made; it serves any number
 
 
 class PackedLinear(nn.Module):
@@ -41,7 +41,9 @@ class PackedLinear(nn.Module):
         super().__init__()
         self.bias = linear.bias
         try:
-            self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), TOKENS)
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(
+                linear.weight.detach(), ORDER_TOKENS
+            )
         except (AttributeError, RuntimeError) as reason:
             raise NoKernel(str(reason)) from None
 

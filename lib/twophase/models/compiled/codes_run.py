@@ -13,8 +13,8 @@ from twophase.kernels.store import Store
 from twophase.models.cache import Cache
 from twophase.models.compiled.halves import MLP, Attention
 from twophase.models.compiled.products import CODES
-from twophase.models.compiled.run import Arrays, Layer, told
-from twophase.models.compiled.token import Token, Workspace
+from twophase.models.compiled.run import Halves, told
+from twophase.models.compiled.token import Arrays, Token, Workspace
 
 
 class Codes(NamedTuple):
@@ -29,7 +29,7 @@ class Codes(NamedTuple):
     scratch: tuple[Any, ...]
 
 
-def codes_of(layer: Layer) -> Codes | None:
+def codes_of(layer: Halves) -> Codes | None:
     """Of a layer that is of a kind that runs have; None for others: numbers, norms behind its
     halves, two eps."""
     if len(layer) < 2:
@@ -56,13 +56,13 @@ def codes_of(layer: Layer) -> Codes | None:
 class CodesRun:
     """Some layers that differ in their numbers only."""
 
-    def __init__(self, layers: Sequence[Layer], work: Workspace) -> None:
+    def __init__(self, layers: Sequence[Halves], work: Workspace) -> None:
         self.layers = [n for layer in layers if (n := codes_of(layer))]
         self.run = work.choose(run_codes_layers)
         self._places: WeakKeyDictionary[Cache, tuple[list[Store], np.ndarray]] = WeakKeyDictionary()
 
     @staticmethod
-    def common(layer: Layer) -> tuple[Any, ...] | None:
+    def common(layer: Halves) -> tuple[Any, ...] | None:
         """What layers of a run have in common; None for one that is in none."""
         n = codes_of(layer)
         if n is None:

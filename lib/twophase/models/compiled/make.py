@@ -11,7 +11,7 @@ from twophase.models.compiled.halves import MLP, Attention, Half
 from twophase.models.compiled.latent import AbsorbedAttention
 from twophase.models.compiled.plain import PlainHalf
 from twophase.models.compiled.recurrent import LinearState, StateSpaceState
-from twophase.models.compiled.run import Layer, Run
+from twophase.models.compiled.run import Halves, Run
 from twophase.models.compiled.state_run import StateRun
 from twophase.models.compiled.token import Workspace
 from twophase.models.compiled.weights import NoKernel
@@ -43,7 +43,7 @@ def make_half(half: PlainHalf, work: Workspace) -> Half:
 RUNS: tuple[Any, ...] = (Run, CodesRun, StateRun)
 
 
-def in_runs(layers: Sequence[Layer], work: Workspace) -> list[Half]:
+def in_runs(layers: Sequence[Halves], work: Workspace) -> list[Half]:
     """The halves of all layers, where layers one behind the other that have enough in common are a
     run."""
     found: list[Half] = []
@@ -55,7 +55,7 @@ def in_runs(layers: Sequence[Layer], work: Workspace) -> list[Half]:
     return found
 
 
-def _kind_of(layer: Layer) -> tuple[Any, ...] | None:
+def _kind_of(layer: Halves) -> tuple[Any, ...] | None:
     """The run that a layer could be in, with what the others must have in common with it."""
     kinds = ((run, run.common(layer)) for run in RUNS)
     return next((kind for kind in kinds if kind[1] is not None), None)

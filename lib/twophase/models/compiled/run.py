@@ -14,10 +14,9 @@ from twophase.kernels.store import Store
 from twophase.models.cache import Cache
 from twophase.models.compiled.halves import MLP, Attention, Half
 from twophase.models.compiled.products import NUMBERS
-from twophase.models.compiled.token import Token, Workspace
+from twophase.models.compiled.token import Arrays, Token, Workspace
 
-Arrays = tuple[np.ndarray, ...]
-Layer = Sequence[Half]  # its halves, or one that is all of it
+Halves = Sequence[Half]  # of a layer; or one that is all of it
 
 
 class Numbers(NamedTuple):
@@ -34,7 +33,7 @@ class Numbers(NamedTuple):
     activation: int
 
 
-def numbers_of(layer: Layer, *kinds: type) -> Numbers | None:
+def numbers_of(layer: Halves, *kinds: type) -> Numbers | None:
     """Of a layer that mixes tokens in a half of these kinds; None for others: codes, norms behind
     its halves, two eps, matrices of two types."""
     if len(layer) < 2 or not isinstance(layer[0], kinds) or not isinstance(layer[1], MLP):
@@ -56,7 +55,7 @@ def numbers_of(layer: Layer, *kinds: type) -> Numbers | None:
 class Run:
     """Some such layers."""
 
-    def __init__(self, layers: Sequence[Layer], work: Workspace) -> None:
+    def __init__(self, layers: Sequence[Halves], work: Workspace) -> None:
         self.layers = [n for layer in layers if (n := numbers_of(layer, Attention))]
         self.work, self.run = work, work.choose(run_layers)
         self.like, self.options = self.layers[0].like, _options(self.layers[0])
@@ -69,7 +68,7 @@ class Run:
         )
 
     @staticmethod
-    def common(layer: Layer) -> tuple[Any, ...] | None:
+    def common(layer: Halves) -> tuple[Any, ...] | None:
         """What layers of a run have in common; None for one that is in none."""
         n = numbers_of(layer, Attention)
         return None if n is None else (n.like.dtype.str, *_options(n))

@@ -12,20 +12,20 @@ from twophase.kernels.compiled.step import LOOPS
 from twophase.kernels.span import Span
 from twophase.models.cache import Cache
 from twophase.models.compiled.recurrent import LinearState, StateSpaceState
-from twophase.models.compiled.run import Layer, Numbers, numbers_of
+from twophase.models.compiled.run import Halves, Numbers, numbers_of
 from twophase.models.compiled.token import Token, Workspace
 
-KINDS: dict[type, Any] = {LinearState: LinearRun, StateSpaceState: StateSpaceRun}
+RUN_OF: dict[type, Any] = {LinearState: LinearRun, StateSpaceState: StateSpaceRun}
 
 
 class StateRun:
     """Some layers of linear attention, or with a selective state space, that differ in their arrays
     only."""
 
-    def __init__(self, layers: Sequence[Layer], work: Workspace) -> None:
+    def __init__(self, layers: Sequence[Halves], work: Workspace) -> None:
         self.layers = [n for layer in layers if (n := _numbers_of(layer))]
         first = self.layers[0]
-        self.mixer, self.kind = first.mixer, KINDS[type(first.mixer)]
+        self.mixer, self.kind = first.mixer, RUN_OF[type(first.mixer)]
         self.run, self.work = work.choose(LOOPS[self.kind]), work
         rows = [_arrays(n) for n in self.layers]
         places = np.array([addresses(row) for row in rows], np.int64)
@@ -37,7 +37,7 @@ class StateRun:
         )
 
     @staticmethod
-    def common(layer: Layer) -> tuple[Any, ...] | None:
+    def common(layer: Halves) -> tuple[Any, ...] | None:
         """What layers of a run have in common; None for one that is in none."""
         n = _numbers_of(layer)
         if n is None:
@@ -64,7 +64,7 @@ class StateRun:
         return run
 
 
-def _numbers_of(layer: Layer) -> Numbers | None:
+def _numbers_of(layer: Halves) -> Numbers | None:
     n = numbers_of(layer, LinearState, StateSpaceState)
     return n if n and all(m.dtype == n.like.dtype for m in n.mixer.more_matrices) else None
 

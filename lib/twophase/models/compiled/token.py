@@ -21,7 +21,7 @@ from twophase.models.cache import Cache
 from twophase.models.step import Step, Tables, check_window
 from twophase.models.transformer import KINDS, Transformer
 
-Rows = tuple[np.ndarray, ...]
+Arrays = tuple[np.ndarray, ...]
 Shape = tuple[int, int, int, int | None]  # of a store: its layer, KV heads, width, and window
 Stored = tuple[KVCache, np.ndarray, np.ndarray]
 
@@ -36,10 +36,10 @@ class Workspace:
         self.model, self.parallel, self.workers = model, parallel, 1
         self.codes: dict[tuple[Any, ...], Packed] = {}  # of quantized layers, as loops read them
         self._scratch: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
-        self._tables: dict[str, Rows] = {}
+        self._tables: dict[str, Arrays] = {}
         self._of_kinds: dict[tuple[str, ...], np.ndarray] = {}
         self._known = 0  # positions in these tables
-        self._held: WeakKeyDictionary[Store, Rows] = WeakKeyDictionary()
+        self._held: WeakKeyDictionary[Store, Arrays] = WeakKeyDictionary()
         self._checked: WeakKeyDictionary[Cache, dict[Shape, Stored]] = WeakKeyDictionary()
 
     def checked(self, cache: Cache) -> dict[Shape, Stored]:
@@ -71,20 +71,20 @@ class Workspace:
         weights drive out of the caches what is touched once in a token."""
         return self._scratch.setdefault((name, shape), np.empty(shape, np.float32))
 
-    def held(self, store: Store) -> Rows:
+    def held(self, store: Store) -> Arrays:
         """The tensors of a store for one sequence, [slots, ...] each. ValueError where its dtype is
         one that loops do not read."""
         if store not in self._held:
             self._held[store] = tuple(as_numpy(tensor)[0] for tensor in store.held)
         return self._held[store]
 
-    def rope(self, kind: str, position: int) -> Rows:
+    def rope(self, kind: str, position: int) -> Arrays:
         """Cosines and sines of one position for a kind of layer, [H/2] each; empty where nothing is
         turned."""
         cos, sin = self.rope_tables(kind, position)
         return cos[position], sin[position]
 
-    def rope_tables(self, kind: str, position: int) -> Rows:
+    def rope_tables(self, kind: str, position: int) -> Arrays:
         """The same for all positions that are known, this one among them: [positions, H/2]."""
         if position >= self._known:
             known = max(256, 2 * position)
@@ -113,14 +113,14 @@ class Token:
         self.workers = work.workers
         self._checked = work.checked(cache)
         self._tables: dict[tuple[int, int | None, int], tuple[np.ndarray, ...]] = {}
-        self._rope: dict[str, Rows] = {}
+        self._rope: dict[str, Arrays] = {}
 
     @property
     def position(self) -> int:
         """Its place in its sequence."""
         return self.span.starts[0]
 
-    def rope(self, kind: str) -> Rows:
+    def rope(self, kind: str) -> Arrays:
         """Cosines and sines for a kind of layer, [H/2] each, or of length 0."""
         if kind not in self._rope:
             self._rope[kind] = self.work.rope(kind, self.position)

@@ -9,7 +9,7 @@ from twophase.kernels.compiled.several_attention import shared_work
 from twophase.kernels.local_attention import RingKVCache
 from twophase.kernels.span import Span
 from twophase.models.cache import Cache
-from twophase.models.compiled.token import Rows, Token, Workspace
+from twophase.models.compiled.token import Arrays, Token, Workspace
 
 Array = np.ndarray
 
@@ -19,9 +19,9 @@ class Tokens(Token):
 
     def __init__(self, x: Array, span: Span, cache: Cache, work: Workspace) -> None:
         super().__init__(x, span, cache, work)
-        self.new: dict[int, Rows] = {}  # keys and values [T, K, H] of layers that have their own
+        self.new: dict[int, Arrays] = {}  # keys and values [T, K, H] of layers that have their own
 
-    def rope(self, kind: str) -> Rows:
+    def rope(self, kind: str) -> Arrays:
         """Cosines and sines for a kind of layer, [T, H/2] each, or of width 0."""
         if kind not in self._rope:
             first, last = self.position, self.position + len(self.x)
@@ -34,7 +34,7 @@ class Tokens(Token):
         sizes = slots, window or 0, token_bytes
         return shared_work(self.position, len(self.x), *sizes, self.workers)
 
-    def room(self, layer: int, keys: Array) -> Rows:
+    def room(self, layer: int, keys: Array) -> Arrays:
         """For the new keys and values of a layer, [T, K, H] each, in the numbers of its store's
         keys [slots, K, H]."""
         made = np.empty((2, len(self.x), *keys.shape[1:]), keys.dtype)
