@@ -128,15 +128,14 @@ def multiply_tile(matrix: Any, tile: int, x: Array, given: Any, out: Array) -> N
 
 @overload(multiply_tile)
 def _multiply_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
-    if given.instance_class is Bytes:
-        return bytes_tile
-    return _int4_tile if matrix[0].ndim == 3 else _int8_tile
+    return bytes_tile if given.instance_class is Bytes else floats_tile
 
 
-def _int4_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
+def floats_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
+    """`multiply_tile` for a vector as it is: codes become floats."""
     codes, scales, zeros = matrix
     chunks, found = len(given.sums), np.empty(TILE, _f32)
-    steps = codes.shape[1] // chunks
+    steps, words = codes.shape[1] // chunks, TILE * (codes.ndim - 2)  # of a step
     out[:] = _f32(0)
     for chunk in range(chunks):
         found[:] = _f32(0)
@@ -144,35 +143,45 @@ def _int4_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
             i = STEP_INPUTS * j
             a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
             e, f, g, h = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
-            prefetch(codes, tile, j * TILE + AHEAD_WORDS, (j + 1) * TILE + AHEAD_WORDS)
+            prefetch(codes, tile, j * words + AHEAD_WORDS, (j + 1) * words + AHEAD_WORDS)
             for r in range(TILE):
-                w = codes[tile, j, r]
-                first = a * int4(w << 19) + b * int4(w << 11) + c * int4(w << 3) + d * int4(w >> 5)
-                last = e * int4(w << 15) + f * int4(w << 7) + g * int4(w >> 1) + h * int4(w >> 9)
-                found[r] += first + last
+                p, q, u, v = four_floats(codes, tile, j, 0, r)
+                first = a * p + b * q + c * u + d * v
+                p, q, u, v = four_floats(codes, tile, j, 1, r)
+                found[r] += first + (e * p + f * q + g * u + h * v)
         group = chunk * scales.shape[1] // chunks
-        end_chunk(tile, group, found, given.sums[chunk], 16, scales, zeros, out)
+        end_chunk(tile, group, found, given.sums[chunk], levels_of(codes), scales, zeros, out)
 
 
-def _int8_tile(matrix, tile, x, given, out):  # type: ignore[no-untyped-def]
-    codes, scales, zeros = matrix
-    chunks, found = len(given.sums), np.empty(TILE, _f32)
-    steps = codes.shape[1] // chunks
-    out[:] = _f32(0)
-    for chunk in range(chunks):
-        found[:] = _f32(0)
-        for j in range(chunk * steps, (chunk + 1) * steps):
-            i = STEP_INPUTS * j
-            a, b, c, d = x[i], x[i + 1], x[i + 2], x[i + 3]
-            e, f, g, h = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
-            prefetch(codes, tile, 2 * j * TILE + AHEAD_WORDS, 2 * (j + 1) * TILE + AHEAD_WORDS)
-            for r in range(TILE):
-                w, v = codes[tile, j, 0, r], codes[tile, j, 1, r]
-                first = a * int8(w << 15) + b * int8(w << 7) + c * int8(w >> 1) + d * int8(w >> 9)
-                last = e * int8(v << 15) + f * int8(v << 7) + g * int8(v >> 1) + h * int8(v >> 9)
-                found[r] += first + last
-        group = chunk * scales.shape[1] // chunks
-        end_chunk(tile, group, found, given.sums[chunk], 256, scales, zeros, out)
+def levels_of(codes: Array) -> int:
+    """2**bits. Only compiled code calls it."""
+    raise NotImplementedError("levels_of is for compiled code.")
+
+
+@overload(levels_of, inline="always")
+def _levels_of(codes):  # type: ignore[no-untyped-def]
+    return (lambda codes: 16) if codes.ndim == 3 else (lambda codes: 256)
+
+
+def four_floats(codes: Array, tile: int, j: int, half: int, r: int) -> tuple[Any, ...]:
+    """The floats (c − m) / 2**bits of four inputs of a row, where m is the middle of the codes.
+    Only compiled code calls it."""
+    raise NotImplementedError("four_floats is for compiled code.")
+
+
+@overload(four_floats, inline="always")
+def _four_floats(codes, tile, j, half, r):  # type: ignore[no-untyped-def]
+    return _of_4_bits if codes.ndim == 3 else _of_8_bits
+
+
+def _of_4_bits(codes, tile, j, half, r):  # type: ignore[no-untyped-def]
+    w = codes[tile, j, r] >> (4 * half)
+    return int4(w << 19), int4(w << 11), int4(w << 3), int4(w >> 5)
+
+
+def _of_8_bits(codes, tile, j, half, r):  # type: ignore[no-untyped-def]
+    w = codes[tile, j, half, r]
+    return int8(w << 15), int8(w << 7), int8(w >> 1), int8(w >> 9)
 
 
 @inner

@@ -21,7 +21,7 @@ from twophase.kernels.compiled.lanes import has_pairs
 from twophase.kernels.compiled.linear import share
 from twophase.kernels.compiled.loops import STORED, inner, loop
 from twophase.kernels.compiled.numbers import value_of
-from twophase.kernels.compiled.quantized import check_tensor, int4, int8, n_tiles
+from twophase.kernels.compiled.quantized import check_tensor, four_floats, levels_of, n_tiles
 from twophase.kernels.compiled.threads import workers_even_if_forked
 
 _f32, _u32 = np.float32, np.uint32
@@ -140,7 +140,7 @@ def multiply_tile_by_four(w: Any, tile: int, x: Array, b: int, sums: Array, out:
             add_four_inputs(codes, tile, j, 0, x, b, found)
             add_four_inputs(codes, tile, j, 1, x, b, found)
         group = chunk * scales.shape[1] // chunks
-        for t in range(FLOAT_TOKENS):
+        for t in range(FLOAT_TOKENS):  # `end_chunk`, but with slices a tenth slower
             for r in range(TILE):
                 total = levels * found[t * TILE + r]
                 if len(zeros):
@@ -168,17 +168,6 @@ def add_four_inputs(
         found[3 * TILE + r] += a3 * p + b3 * q + c3 * u + d3 * v
 
 
-def levels_of(codes: Array) -> int:
-    """2**bits. Only compiled code calls it."""
-    raise NotImplementedError("levels_of is for compiled code.")
-
-
-def four_floats(codes: Array, tile: int, j: int, half: int, r: int) -> tuple[Any, ...]:
-    """The floats (c − m) / 2**bits of four inputs of a row, where m is the middle of the codes.
-    Only compiled code calls it."""
-    raise NotImplementedError("four_floats is for compiled code.")
-
-
 def offset_and_unit(codes: Array) -> tuple[np.float32, np.float32]:
     """A code c stands in a pair as offset + c / unit. Only compiled code calls it."""
     raise NotImplementedError("offset_and_unit is for compiled code.")
@@ -188,26 +177,6 @@ def two_codes(codes: Array, tile: int, j: int, k: int, r: int) -> np.uint32:
     """The codes of pair k of step j of a row, as two bf16: of inputs 0 and 2, 1 and 3, 4 and 6, 5
     and 7, which stand 16 bits apart. Only compiled code calls it."""
     raise NotImplementedError("two_codes is for compiled code.")
-
-
-@overload(levels_of, inline="always")
-def _levels_of(codes):  # type: ignore[no-untyped-def]
-    return (lambda codes: 16) if codes.ndim == 3 else (lambda codes: 256)
-
-
-@overload(four_floats, inline="always")
-def _four_floats(codes, tile, j, half, r):  # type: ignore[no-untyped-def]
-    return _of_4_bits if codes.ndim == 3 else _of_8_bits
-
-
-def _of_4_bits(codes, tile, j, half, r):  # type: ignore[no-untyped-def]
-    w = codes[tile, j, r] >> (4 * half)
-    return int4(w << 19), int4(w << 11), int4(w << 3), int4(w >> 5)
-
-
-def _of_8_bits(codes, tile, j, half, r):  # type: ignore[no-untyped-def]
-    w = codes[tile, j, half, r]
-    return int8(w << 15), int8(w << 7), int8(w >> 1), int8(w >> 9)
 
 
 @overload(offset_and_unit, inline="always")
