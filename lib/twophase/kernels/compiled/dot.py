@@ -166,7 +166,7 @@ def dots_of_eight(w: np.ndarray, row: int, x: np.ndarray, sums: np.ndarray, at: 
 
 @inner
 def add_rest(w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, at: int) -> None:
-    """What `dots_of_eight` leaves of these rows: numbers that fill no register."""
+    """What loops by registers leave of these rows: numbers that fill no step."""
     for row in range(begin, end):
         for i in range(w.shape[1] // STEP * STEP, w.shape[1]):
             sums[at + row - begin] += value_of(w[row, i]) * x[i]

@@ -10,10 +10,9 @@ met them, and from memory they come once.
 import numba
 import numpy as np
 
-from twophase.kernels.compiled.dot import NEAR_BYTES, ROWS_AHEAD_BYTES
+from twophase.kernels.compiled.dot import NEAR_BYTES, ROWS_AHEAD_BYTES, add_rest
 from twophase.kernels.compiled.linear import activate_all, normalize, scaled_row, share
 from twophase.kernels.compiled.loops import inner, loop
-from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.token_tiles import SUM_ROWS, SUM_TOKENS, tile_of, write_tile
 from twophase.kernels.compiled.widened import STEP, arranged
 
@@ -43,8 +42,8 @@ def dots_each(w: Array, begin: int, end: int, x: Array, y: Array, at: int) -> No
             dots_of_tile(
                 w, row, min(SUM_ROWS, end - row), x, t, behind - t, whole, y, column, ahead
             )
-    if whole < x.shape[1]:
-        add_rest(w, begin, end, x, whole, y, at)
+    for t in range(len(x) if whole < x.shape[1] else 0):
+        add_rest(w, begin, end, x[t], y[t], at)
 
 
 @inner
@@ -74,15 +73,6 @@ def dots_of_tile(
         write_tile(sums, place, behind, tile_of(w, four, x, five, n, ahead))
     if rows < SUM_ROWS:
         y[t : t + tokens, at : at + rows] = sums[:, :rows]
-
-
-@inner
-def add_rest(w: Array, begin: int, end: int, x: Array, whole: int, y: Array, at: int) -> None:
-    """What tiles leave of these products: numbers from `whole` on, which fill no register."""
-    for row in range(begin, end):
-        for t in range(len(x)):
-            for i in range(whole, w.shape[1]):
-                y[t, at + row - begin] += value_of(w[row, i]) * x[t, i]
 
 
 @inner
