@@ -147,41 +147,71 @@ def add_pair_values(
     """
     K, Hv, H = values.shape[1], values.shape[2], keys.shape[2]
     pairs = weights.view(_u32)  # [N, W]: the weights of two tokens in each
-    G, W, row = len(weights) // K, pairs.shape[1], K * Hv
+    G, row = len(weights) // K, K * Hv
     asked = address_of(keys, following * K * H)
     for k in range(K):
         fours = k * G + G // 4 * 4
         for h in range(0, Hv, LANES):
             more, t = lines_each(keys, 2 * H, Hv // LANES), (first * K + k) * Hv + h
             for i in range(k * G, fours, 4):
-                o, w = i * Hv + h, i * W + column // 2
-                a, b = load(out, o), load(out, o + Hv)
-                c, d = load(out, o + 2 * Hv), load(out, o + 3 * Hv)
-                for s in range(0, n - 1, 2):
-                    asked = ask(asked, more)
-                    two, at = side_by_side(values, t + s * row, t + s * row + row), w + s // 2
-                    a = add_pairs(a, two, pick(pairs, at))
-                    b = add_pairs(b, two, pick(pairs, at + W))
-                    c = add_pairs(c, two, pick(pairs, at + 2 * W))
-                    d = add_pairs(d, two, pick(pairs, at + 3 * W))
+                asked = four_heads_in_pairs(
+                    pairs, i, column, values, t, row, n, out, h, asked, more
+                )
                 more = 0  # asked for once is enough
-                store(out, o, a)
-                store(out, o + Hv, b)
-                store(out, o + 2 * Hv, c)
-                store(out, o + 3 * Hv, d)
             for i in range(fours, k * G + G, 2):
                 j = min(i + 1, k * G + G - 1)  # a last head goes with itself
-                a, b = load(out, i * Hv + h), load(out, j * Hv + h)
-                for s in range(0, n - 1, 2):
-                    asked = ask(asked, more)
-                    two = side_by_side(values, t + s * row, t + s * row + row)
-                    a = add_pairs(a, two, pick(pairs, i * W + (column + s) // 2))
-                    b = add_pairs(b, two, pick(pairs, j * W + (column + s) // 2))
+                asked = two_heads_in_pairs(
+                    pairs, i, j, column, values, t, row, n, out, h, asked, more
+                )
                 more = 0
-                store(out, i * Hv + h, a)
-                store(out, j * Hv + h, b)
     if n % 2:
         add_last(weights, column + n - 1, values, first + n - 1, out)
+
+
+@compiled(inline="always")
+def four_heads_in_pairs(
+    pairs: Array, i: int, column: int, values: Array, t: int, row: int, n: int, out: Array, h: int,
+    asked: int, more: int,
+) -> int:  # fmt: skip
+    """32 numbers of the values' rows, times the weights of four heads from i on, two tokens at a
+    time: n tokens, of which an odd one is left; the first begins at t, each `row` numbers behind
+    the one before. Weights are in `pairs` [N, width / 2] from that of an even column on, sums in
+    out from number h on. With every two tokens ask for `more` lines from the address `asked` on;
+    returns where to go on."""
+    W, Hv = pairs.shape[1], out.shape[1]
+    at, w = i * Hv + h, i * W + column // 2
+    a, b = load(out, at), load(out, at + Hv)
+    c, d = load(out, at + 2 * Hv), load(out, at + 3 * Hv)
+    for s in range(0, n - 1, 2):
+        asked = ask(asked, more)
+        two, m = side_by_side(values, t + s * row, t + s * row + row), w + s // 2
+        a = add_pairs(a, two, pick(pairs, m))
+        b = add_pairs(b, two, pick(pairs, m + W))
+        c = add_pairs(c, two, pick(pairs, m + 2 * W))
+        d = add_pairs(d, two, pick(pairs, m + 3 * W))
+    store(out, at, a)
+    store(out, at + Hv, b)
+    store(out, at + 2 * Hv, c)
+    store(out, at + 3 * Hv, d)
+    return asked
+
+
+@compiled(inline="always")
+def two_heads_in_pairs(
+    pairs: Array, i: int, j: int, column: int, values: Array, t: int, row: int, n: int, out: Array,
+    h: int, asked: int, more: int,
+) -> int:  # fmt: skip
+    """The same for heads i and j, which may be one."""
+    W, Hv = pairs.shape[1], out.shape[1]
+    a, b = load(out, i * Hv + h), load(out, j * Hv + h)
+    for s in range(0, n - 1, 2):
+        asked = ask(asked, more)
+        two, m = side_by_side(values, t + s * row, t + s * row + row), (column + s) // 2
+        a = add_pairs(a, two, pick(pairs, i * W + m))
+        b = add_pairs(b, two, pick(pairs, j * W + m))
+    store(out, i * Hv + h, a)
+    store(out, j * Hv + h, b)
+    return asked
 
 
 @inner

@@ -107,18 +107,9 @@ def attend_latents(
     outs, tops, totals = room_for_parts(n, N, Hv)
     for task in numba.prange(n):
         _latent_task(
-            tasks[task],
-            q,
-            q_rope,
-            latents,
-            rope_keys,
-            table,
-            scale,
-            softcap,
-            outs[task],
-            tops[task],
-            totals[task],
-        )
+            tasks[task], q, q_rope, latents, rope_keys, table, scale, softcap, outs[task],
+            tops[task], totals[task],
+        )  # fmt: skip
     merge(first_task, outs, tops, totals, out)
 
 
@@ -195,21 +186,11 @@ def _attend_blocks(
 
 @inner
 def _latent_task(
-    task: Array,
-    q: Array,
-    q_rope: Array,
-    latents: Array,
-    rope_keys: Array,
-    table: Array,
-    scale: np.float32,
-    softcap: float,
-    out: Array,
-    top: Array,
-    total: Array,
-) -> None:
+    task: Array, q: Array, q_rope: Array, latents: Array, rope_keys: Array, table: Array,
+    scale: np.float32, softcap: float, out: Array, top: Array, total: Array,
+) -> None:  # fmt: skip
     """`attend_task` in the absorbed form: a latent is key and value of all heads, and what a
-    rotated key adds to a score comes on top.
-    """
+    rotated key adds to a score comes on top."""
     _clear(out, top, total)
     b, begin, end = task
     blocks = table[begin:end]
