@@ -13,7 +13,6 @@ from device_tools import CARD, needs_a_card
 from twophase.kernels.attention import causal_attention
 from twophase.kernels.compiled.attention import (
     compiled_attention,
-    compiled_latent_attention,
     compiled_paged_attention,
 )
 from twophase.kernels.compiled.codes import pack_for_loops
@@ -65,9 +64,6 @@ CPU_ONLY: dict[str, Callable[[], Any]] = {
         *(on(*shape, device="cpu") for shape in ((1, 1, 2, 4), (2, 5, 1, 4), (2, 5, 1, 4))),
         counts(0).view(1, 1),
         counts(3, device="cpu"),
-    ),
-    "latents": lambda: compiled_latent_attention(
-        on(1, 1, 2, 4), on(1, 1, 2, 2), on(1, 5, 4), on(1, 5, 2), counts(3), scale=1.0
     ),
     "codes": lambda: pack_for_loops(codes(CARD)),
     "a token and codes": lambda: quantized_matvec(pack_for_loops(codes("cpu")), on(64)),

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from latents_in_slots import attend_in_slots
 from torch.nn import functional
 
 from twophase.kernels.attention import causal_attention, naive_attention
 from twophase.kernels.compiled import attention
 from twophase.kernels.compiled.attention import (
     compiled_attention,
-    compiled_latent_attention,
     compiled_paged_attention,
 )
 from twophase.kernels.compiled.loops import Loop
@@ -132,7 +132,7 @@ def test_latents_are_keys_and_values(N):
         draw(3, 300, 32),
         draw(3, 300, 8),
     )
-    found = compiled_latent_attention(q, q_rope, latents, ropes, lengths, scale=0.2)
+    found = attend_in_slots(q, q_rope, latents, ropes, lengths, scale=0.2)
     for b, S in enumerate([300, 1]):
         rows = (q[b : b + 1], q_rope[b : b + 1], latents[b : b + 1, :S], ropes[b : b + 1, :S])
         torch.testing.assert_close(found[b : b + 1], attend_latents(*rows, scale=0.2), **CLOSE)

@@ -12,7 +12,6 @@ from patience import PATIENCE_S
 from twophase.kernels.compiled import attention, threads
 from twophase.kernels.compiled.attention import (
     compiled_attention,
-    compiled_latent_attention,
     compiled_paged_attention,
 )
 
@@ -129,13 +128,6 @@ def test_a_block_table_that_names_what_is_not_there_is_refused(block_table, leng
         compiled_paged_attention(q, k, v, block_table, torch.tensor(lengths))
 
 
-def test_parts_of_latent_queries_with_other_heads_are_refused_before_memory_beyond_is_read():
-    latents, rope_keys, lengths = draw(2, 8, 6), draw(2, 8, 4), torch.tensor([8, 3])
-    queries = draw(2, 1, 4, 6), draw(2, 1, 2, 4)
-    with pytest.raises(ValueError, match="the same heads"):
-        compiled_latent_attention(*queries, latents, rope_keys, lengths, scale=0.5)
-
-
 @pytest.mark.more
 def test_no_index_is_out_of_bounds(tmp_path):
     """In a process of its own with a cache of its own: every index checked, nothing compiled yet.
@@ -158,9 +150,3 @@ def test_no_index_is_out_of_bounds(tmp_path):
         timeout=PATIENCE_S,
     )
     assert run.returncode == 0, (run.stdout + run.stderr)[-2000:]
-
-
-def test_latents_have_no_default_scale():
-    given = draw(1, 1, 2, 6), draw(1, 1, 2, 4), draw(1, 8, 6), draw(1, 8, 4), torch.tensor([8])
-    with pytest.raises(ValueError, match="no default scale"):
-        compiled_latent_attention(*given, scale=None)

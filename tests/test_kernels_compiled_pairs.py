@@ -8,11 +8,11 @@ scores are those of fp32, whatever the scale; what is left is the rounding of we
 
 import pytest
 import torch
+from latents_in_slots import attend_in_slots
 
 from twophase.kernels.compiled import attention, lanes
 from twophase.kernels.compiled.attention import (
     compiled_attention,
-    compiled_latent_attention,
     compiled_paged_attention,
 )
 from twophase.kernels.compiled.loops import Loop
@@ -146,7 +146,7 @@ def test_latents_are_keys_and_values(N, R, rope_dim):
     latents, ropes = draw(2, 301, R, seed=2), draw(2, 301, rope_dim, seed=3)
     lengths = torch.tensor([301, 1])
     queries = (x.float() for x in (q, q_rope))
-    found = compiled_latent_attention(*queries, latents, ropes, lengths, scale=SCALE)
+    found = attend_in_slots(*queries, latents, ropes, lengths, scale=SCALE)
     for b, S in enumerate(lengths.tolist()):
         whole = torch.cat([q[b, 0], q_rope[b, 0]], -1)  # [N, R + rope_dim]
         keys = torch.cat([latents[b, :S], ropes[b, :S]], -1)[:, None]  # [S, 1, R + rope_dim]

@@ -9,7 +9,7 @@ layers makes the table once and calls `attend_rows`, or, in a step, `parts.turn_
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -127,43 +127,6 @@ def paged_work(
     return Work(table[0], *share_out(table[1], workers()))
 
 
-def compiled_latent_attention(
-    q_latent: torch.Tensor,
-    q_rope: torch.Tensor,
-    latents: torch.Tensor,
-    rope_keys: torch.Tensor,
-    lengths: torch.Tensor,
-    *,
-    scale: float,
-) -> torch.Tensor:
-    """The absorbed form of latent attention: what the last token of each sequence finds.
-
-    q_latent: [B, 1, N, R], w_uk absorbed; q_rope: [B, 1, N, rope_dim]; latents [B, slots, R] and
-    rope_keys [B, slots, rope_dim], fp32 or bf16, contiguous; lengths: int [B]; returns [B, 1, N,
-    R]. Raises ValueError as `compiled_attention`, and without a scale.
-    """
-    stores = latents[:, :, None], rope_keys[:, :, None]  # [B, slots, 1, R], [B, slots, 1, rope_dim]
-    _check(q_latent, stores[0], stores[0], lengths)
-    _check(q_rope, stores[1], stores[0], lengths)
-    if scale is None:
-        raise ValueError("scores of latents have no default scale: give (nope + rope_dim) ** -0.5.")
-    check_options(None, None, scale)
-    if q_latent.shape[:3] != q_rope.shape[:3]:
-        raise ValueError(
-            f"both parts of the queries have the same heads; got {list(q_latent.shape)} and"
-            f" {list(q_rope.shape)}."
-        )
-    slots = latents.shape[1]
-    if len(q_latent) != len(latents) or int(lengths.max()) > slots:
-        raise ValueError(
-            f"{len(q_latent)} sequences of at most {int(lengths.max())} tokens do not lie in"
-            f" latents {list(latents.shape)}."
-        )
-    table, starts = _even_table(lengths, slots, 0, latents[0, 0].nbytes)
-    work = Work(table, *share_out(starts, workers()))
-    return attend_latent_blocks(q_latent, q_rope, latents, rope_keys, work, scale)
-
-
 def attend_rows(
     q: torch.Tensor,
     keys: np.ndarray,
@@ -224,18 +187,7 @@ def _check(
     q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, lengths: torch.Tensor
 ) -> None:
     """ValueError unless one query token for each sequence and the stores fit."""
-    given = q, keys, values, lengths
-    if not all(isinstance(x, torch.Tensor) for x in given):
-        kinds = ", ".join(type(x).__name__ for x in given)
-        raise ValueError(
-            f"compiled attention takes torch tensors; got {kinds}: call torch.tensor on them."
-        )
-    if any(x.device.type != "cpu" for x in given):
-        raise ValueError("compiled attention runs on the CPU; take causal_attention elsewhere.")
-    if torch.is_grad_enabled() and any(x.requires_grad for x in given):
-        raise ValueError(
-            "compiled attention has no gradient: take causal_attention, or torch.no_grad()."
-        )
+    _check_tensors(q, keys, values, lengths)
     alike = keys.shape[:3] == values.shape[:3] and keys.dtype == values.dtype
     if not q.ndim == keys.ndim == values.ndim == 4 or q.shape[1] != 1 or not alike:
         raise ValueError(
@@ -263,4 +215,19 @@ def _check(
         raise ValueError(
             f"lengths are {len(q)} whole numbers of at least 0; got {lengths.dtype}"
             f" {list(lengths.shape)}."
+        )
+
+
+def _check_tensors(*given: Any) -> None:
+    """ValueError unless all are tensors on the CPU that want no gradient."""
+    if not all(isinstance(x, torch.Tensor) for x in given):
+        kinds = ", ".join(type(x).__name__ for x in given)
+        raise ValueError(
+            f"compiled attention takes torch tensors; got {kinds}: call torch.tensor on them."
+        )
+    if any(x.device.type != "cpu" for x in given):
+        raise ValueError("compiled attention runs on the CPU; take causal_attention elsewhere.")
+    if torch.is_grad_enabled() and any(x.requires_grad for x in given):
+        raise ValueError(
+            "compiled attention has no gradient: take causal_attention, or torch.no_grad()."
         )
