@@ -118,7 +118,10 @@ def test_the_compiled_path_says_so_and_writes_the_same_text():
     plain, compiled = (json.loads(result.stdout) for result in said.values())
     assert plain["text"] == compiled["text"]
     assert [plain["path"], compiled["path"]] == ["plain", "compiled"]
-    says = "compiled path, on one core, reading weights as the bf16 that they are.\n"
+    says = (
+        "compiled path, on one core, reading weights as the bf16 that they are; prompts of more"
+        " than 16 tokens, or of several sequences, in plain torch.\n"
+    )
     assert said["compiled"].stderr.startswith(says)  # it may compile
 
 

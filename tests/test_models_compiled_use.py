@@ -17,6 +17,7 @@ from torch import nn
 
 from twophase.kernels.mlp import ACTIVATIONS
 from twophase.models.compiled import CompiledTransformer
+from twophase.models.compiled.transformer import MOST
 from twophase.models.generate import complete, on_path
 from twophase.models.layer_sizes import LinearAttention, StateSpace
 from twophase.models.linear import Linear
@@ -174,6 +175,31 @@ def test_a_projection_to_steps_that_got_a_bias_runs_in_torch():
     compiled = CompiledTransformer(model)
     assert set(compiled.plain) == {"attention of layer 1"}
     assert disagreement(model, compiled, tokens(model, 9), prompt=3) < TOLERANCE
+
+
+@pytest.mark.parametrize("listened", [False, True])
+def test_the_report_says_which_prompts_run_in_torch_and_they_do(listened, monkeypatch):
+    """Loops for a few tokens are those of MLPs here: latents have none, nor what somebody hears."""
+    model = random_model(LATENT)
+    for layer in model.layers if listened else ():
+        layer.mlp.register_forward_hook(lambda *_: None)
+    compiled = CompiledTransformer(model, parallel=False)
+    most, which, end = MOST, f" of more than {MOST} tokens, or of several sequences,", "."
+    if listened:
+        most, which, end = 1, "", "; in plain torch, since a GatedMLP has hooks"
+    said = f"compiled path, on one core; prompts{which} in plain torch{end}"
+    assert compiled.report.startswith(said)
+    forward, in_torch = Transformer.forward, []
+
+    def noted(model: Transformer, ids: torch.Tensor, *given, **options):
+        in_torch.append(ids.shape)
+        return forward(model, ids, *given, **options)
+
+    monkeypatch.setattr(Transformer, "forward", noted)
+    passes = [(1, 1), (3, 1), (1, 2), (1, MOST), (1, MOST + 1), (2, 2)]
+    for B, T in passes:
+        compiled(torch.ones(B, T, dtype=torch.int64), compiled.new_cache(B, T))
+    assert in_torch == [(B, T) for B, T in passes if (most if B == 1 else 1) < T]
 
 
 def in_a_file(model: Transformer) -> Transformer:

@@ -24,6 +24,7 @@ from twophase.models.compiled.narrowed import narrowed
 from twophase.models.compiled.plain import PlainBlock, halves_of
 from twophase.models.compiled.quantized import is_quantized, packed_alone
 from twophase.models.compiled.several import Several, without_loops
+from twophase.models.compiled.several_halves import in_numbers
 from twophase.models.compiled.token import Token, Workspace
 from twophase.models.compiled.weights import NoKernel, Version, check_kind
 from twophase.models.compiled.whole import whole_of
@@ -105,7 +106,8 @@ class CompiledTransformer:
 
     @property
     def report(self) -> str:
-        """A sentence: on how many cores loops run, and what runs in torch instead, and why."""
+        """A sentence: on how many cores loops run; which prompts run in torch instead, and what
+        else, and why."""
         cores = "all cores" if self.parallel else "one core"
         if self._narrowed is not None:
             cores += ", reading weights as the bf16 that they are"
@@ -116,7 +118,12 @@ class CompiledTransformer:
             f" in plain torch, since {reason}: {', '.join(names)}"
             for reason, names in by_reason.items()
         ]
-        return ";".join([f"compiled path, on {cores}", *plain]) + "."
+        prompts = " prompts in plain torch"
+        if any(map(in_numbers, self._halves)) or self._work.codes:  # a few tokens have loops, too
+            prompts = (
+                f" prompts of more than {MOST} tokens, or of several sequences, in plain torch"
+            )
+        return ";".join([f"compiled path, on {cores}", prompts, *plain]) + "."
 
     def _of_block(self, i: int, block: nn.Module) -> list[Half]:
         """The halves of a block, each in loops where it can be."""
