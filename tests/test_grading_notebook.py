@@ -293,6 +293,20 @@ def test_only_what_may_have_harmed_an_answer_makes_it_looked_at_again(
     assert make_plan(parse(dump(made)), release()).may_suffer(f"{TOPIC}-softmax") == may
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_a_cell_as_it_was_released_harms_no_answer_however_it_is_cut(given: bool) -> None:
+    """A clock, say, which names an answer: it is asked in the middle of that cell, too."""
+    clock = f'sizes = list((1, 2))\ntimed("{TOPIC}-bytes", both)\nprint(sizes)'
+    made = cells({"softmax": "def softmax(x):\n    return x"})
+    made.insert(1, cell(clock))
+    released = replace(release(), given=frozenset([clock] if given else []))
+    plan = make_plan(parse(dump(made)), released)
+    pieces = [s for s in plan.steps if s.source.strip() in clock]
+    assert len(pieces) > 1
+    assert {s.role for s in pieces} == {"given" if given else "own"}
+    assert plan.may_suffer(f"{TOPIC}-softmax") != given
+
+
 def test_what_stands_below_the_check_is_in_no_look_at_an_answer() -> None:
     above, below = cell("half = 2"), cell("def both(x): pass")
     made = [above, *cells({"softmax": "def softmax(x):\n    return both(x)"}), below]

@@ -173,11 +173,13 @@ def make_plan(notebook: Notebook, release: Release) -> ExecutionPlan:
     answered = _answered(cells, release)
     answers = {n: i for i, numbers in answered.items() for n in numbers}
     last_part = {cell: number for number, (cell, _) in enumerate(cut)}
+    as_given = {cell for cell, c in code if c.source.strip() in release.given}
+    given = {number for number, (cell, _) in enumerate(cut) if cell in as_given}
     steps = [
         replace(s, cell=(c := cut[s.number][0]), ends=last_part[c] == s.number)
         if s.number >= 0
         else s
-        for s in _steps(cells, answers, release)
+        for s in _steps(cells, answers, release, given)
     ]
     checks = _checks(cells, release)
     end = max(cells, default=0)
@@ -189,9 +191,12 @@ def make_plan(notebook: Notebook, release: Release) -> ExecutionPlan:
     return ExecutionPlan(tuple(steps), asked, missing, tuple(flags), answered, mere)
 
 
-def _steps(cells: Mapping[int, Cell], answers: Mapping[int, str], release: Release) -> list[Step]:
-    """What is run, in order. A cell of the release that comes first runs in its own place as well,
-    if something above it there may have undone it (a `%reset`, say)."""
+def _steps(
+    cells: Mapping[int, Cell], answers: Mapping[int, str], release: Release, given: Set[int]
+) -> list[Step]:
+    """What is run, in order; `given` are the parts of cells that could have been changed and were
+    not. A cell of the release that comes first runs in its own place as well, if something above it
+    there may have undone it (a `%reset`, say)."""
     others = (
         c for c in cells.values() if c.source.strip() != release.locked.get(c.grade_id, "").strip()
     )
@@ -210,8 +215,7 @@ def _steps(cells: Mapping[int, Cell], answers: Mapping[int, str], release: Relea
         if n in answers:
             below.append(Step(n, "answer", cell.source, answers[n]))
         elif not _adds_nothing(cell, release, redefined):
-            role = "given" if cell.source.strip() in release.given else "own"
-            below.append(Step(n, role, cell.source))
+            below.append(Step(n, "given" if n in given else "own", cell.source))
     # deleted from the submission: run before the answers
     gone = [i for i in release.locked if i not in ran and i not in release.first]
     return [*first, *(Step(-1, "setup", release.locked[i]) for i in reversed(gone)), *below]
