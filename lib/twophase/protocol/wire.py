@@ -63,6 +63,7 @@ class Channel:
         for option in () if patient else (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             end.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", 0, int(TICK_S * 1e6)))
         self._end = end
+        self._peek = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)  # once: flags are slow to combine
         self.grace: Callable[[], float] = lambda: (
             0.0
         )  # seconds that a deadline is put off, asked once it is over
@@ -99,7 +100,7 @@ class Channel:
         if self._early:
             return True
         try:
-            self._end.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            self._end.recv(1, self._peek)
         except BlockingIOError:
             return False
         except OSError:

@@ -82,7 +82,8 @@ def make_shell() -> Any:
     shell.showsyntaxerror = lambda *args, **kwargs: None
     _start_no_program(shell)
     _leave_plain_python(shell)
-    # first-use imports happen before the fork
+    # what is imported and made when it is first used is there before the fork
+    shell.display_formatter.format(None)
     shell.run_cell("None", store_history=False, silent=True)
     return shell
 
