@@ -20,8 +20,8 @@ CALLS = re.compile(r"[\w\])][ \t]*\(")
 AT_ONCE = re.compile(r"^(?!(?:async )?def |class |(?:import|from) [^;\n]*$)[^\s#)\]}]", re.M)
 JOINT = re.compile(r"[ \t]*;?[ \t]*(?:\\\n[ \t]*)*")  # of two statements on one line
 ID = re.compile(r"""(?<!hint\()(?<!solution\()['"](\w+-[\w-]+)['"]""")
-CATCHES = re.compile(r"\bexcept\b|\bsuppress\b|\b__exit__\b")
-NAMES_CHECK = re.compile(r"\bcheck\b|\b__exit__\b")  # or it is a context for one
+CATCHES = re.compile(r"\bexcept\b|\bsuppress\b")
+NAMES_CHECK = re.compile(r"\bcheck\b")
 MOST_PARTS = 100  # of a cell, so that its pieces do not cost much more than the whole
 
 
@@ -35,9 +35,23 @@ def checked(source: str) -> list[str]:
 def catches(source: str, exercise_id: str) -> bool:
     """Whether a cell may go on where the check of an exercise, or of one that it does not name, has
     failed."""
-    caught = CATCHES.search(source) and NAMES_CHECK.search(source)
+    caught = (CATCHES.search(source) and NAMES_CHECK.search(source)) or _swallows(source)
     ids = ID.findall(source)
     return bool(caught) and (not ids or exercise_id in ids)
+
+
+def _swallows(source: str) -> bool:
+    """Whether a cell makes a context that may go on where something in it has failed. One that
+    returns nothing, as a timer does, cannot."""
+    if "__exit__" not in source:
+        return False
+    tree = parsed_as_a_cell(source) if len(source) <= LONGEST else None
+    if tree is None:
+        return True
+    exits = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__exit__"]
+    returns = [r.value for e in exits for r in ast.walk(e) if isinstance(r, ast.Return) and r.value]
+    given = any(not isinstance(r, ast.Constant) or r.value for r in returns)
+    return given or source.count("__exit__") > len(exits)  # or it is handed on, or made otherwise
 
 
 def parts(source: str, names: Iterable[str] = ()) -> list[str]:

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from twophase.checks.judge import Verdict
-from twophase.grading.files.cell_names import defined
+from twophase.grading.files.cell_names import LONGEST, defined
 from twophase.grading.judge.which_cells_run import ExecutionPlan, Step
+from twophase.grading.sandbox.rlimits import MAX_THREADS
 from twophase.grading.sandbox.session import CellRun
 
 UNKNOWN_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -49,11 +50,26 @@ WHY_NO_LOOP = (
     " itself."
 )
 WHY_NO_GPU = "Where answers are graded there is no GPU: compute on the CPU."
+WHY_NO_THREAD = (
+    f"A submission may run {MAX_THREADS} threads at a time, the libraries' among them: start fewer."
+)
+# in a cell: programs, what is left of earlier cells, what is caught of this one
+OF_A_KERNEL = re.compile(
+    r"(?:^|=)[ \t]*!|^[ \t]*%(?:macro|rerun|recall|store|sx|hist)|^%%capture|os\.system"
+    r"|\b(?:In|Out)\[|\b_i?\d+\b|\b_ii?\b",
+    re.M,
+)
+WHY_OF_A_KERNEL = (
+    "If it is right in a fresh kernel: where answers are graded no program is started (`x = !cmd`"
+    " is empty), no history of cells is kept (In, Out, _2, %macro, %store), and %%capture keeps"
+    " what the last part of its cell shows. Do without these in what an answer needs."
+)
 # what an error says of these, the first that does
 SIGNS = (
     (re.compile(r"EOFError: (?:EOF when reading a line|\s|$)|\bBdbQuit\b"), WHY_UNANSWERED),
     (re.compile(r"MemoryError|can't allocate memory|Unable to allocate|bad_alloc"), WHY_NO_MEMORY),
     (re.compile(r"no running event loop"), WHY_NO_LOOP),
+    (re.compile(r"can't start new thread"), WHY_NO_THREAD),
     (re.compile(r"compiled with CUDA|NVIDIA driver|No CUDA GPUs|'?MPS'? backend"), WHY_NO_GPU),
 )
 
@@ -69,11 +85,13 @@ def explained(
     said = [verdict.message.removesuffix(".")]
     why = reason(f"{own.error} {verdict.message}")
     lacks = [] if why else [*dict.fromkeys(UNKNOWN_NAME.findall(verdict.message))]
+    if own.error and not why and not lacks:
+        why = _of_a_kernel(plan, verdict.exercise_id)
     for step in plan.above(verdict.exercise_id) if lacks else ():
         if step.exercise_id == verdict.exercise_id or not _gives(step, *lacks, "*"):
             continue
         if how := stopped(step):
-            why = reason(how)
+            why = reason(how) or _of_a_kernel(plan, verdict.exercise_id)
             said.append(f"Cell {step.cell} {how[:220].removesuffix('.')}")
             break
     if lacks and len(said) == 1:
@@ -81,6 +99,12 @@ def explained(
     if not why and len(said) == 1:
         return verdict
     return replace(verdict, message=". ".join([*said, why] if why else said))
+
+
+def _of_a_kernel(plan: ExecutionPlan, exercise_id: str) -> str:
+    """What a kernel has and a graded notebook has not, if a cell above seems to use it."""
+    above = (s for s in plan.above(exercise_id) if s.role in ("answer", "own"))
+    return WHY_OF_A_KERNEL if any(OF_A_KERNEL.search(s.source) for s in above) else ""
 
 
 def _gives(step: Step, *names: str) -> bool:
@@ -93,7 +117,9 @@ def _whereabouts(name: str, plan: ExecutionPlan, exercise_id: str) -> str:
         return f"{name} is defined above the check, and was not there when it was used" + (
             "."
             if plan.changes(exercise_id, [name])
-            else ": restart the kernel and run all cells to see the same."
+            else ": restart the kernel and run all cells. If it is there then, it rests on what a"
+            " graded notebook has not: a check that fails, a history of cells (%macro), or lines"
+            f" behind the check of a cell that is longer than {LONGEST:,} characters."
         )
     below = plan.steps[plan.asked[exercise_id] :]
     if found := next((s for s in below if _gives(s, name)), None):

@@ -42,8 +42,10 @@ SETS = re.compile(
 # what torch loads a second's worth of modules for, when it is first used
 LOADS_MORE = re.compile(
     r"\boptim\b|torch\.(?:compile|func)\b|flop_counter|_dynamo"
-    r"|\bimport\s+torch\s+as\b|\bfrom\s+torch\s+import\b.*\bcompile\b"
+    r"|\bimport\s+torch\s+as\b"
 )
+# and what a cell takes from it: to the end of the line, so that no text is read twice
+FROM_TORCH = re.compile(r"\bfrom\s+torch\s+import\b([^\n]*+)")
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,10 @@ class ExecutionPlan:
 
     def loads_more(self) -> bool:
         """Whether a cell seems to use what torch loads only then."""
-        return any(LOADS_MORE.search(s.source) for s in self.steps)
+        taken = (names for s in self.steps for names in FROM_TORCH.findall(s.source))
+        return any(LOADS_MORE.search(s.source) for s in self.steps) or any(
+            "compile" in names for names in taken
+        )
 
     def order(self) -> list[str]:
         """The exercises as they are asked, from top to bottom."""
