@@ -69,9 +69,8 @@ class Verdict:
 # slips of the keyboard: they say nothing of what somebody thought
 SLIPS = {"NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError", "SyntaxError"}
 Seen = Any  # what `Exercise.look` returned, or the AnswerError that it raised
-TOO_LARGE = AnswerError(
-    "unusable", "more than anybody asked for", ("TooLarge",)
-)  # agrees with no misconception
+# agrees with no misconception
+TOO_LARGE = AnswerError("unusable", "more than anybody asked for", ("TooLarge",))
 
 
 def _look(exercise: Exercise, answer: Answer, case: Case) -> Seen:
@@ -81,9 +80,8 @@ def _look(exercise: Exercise, answer: Answer, case: Case) -> Seen:
         return e
     except JudgeFault:
         raise
-    except (
-        Exception
-    ) as e:  # `observe` works for the right answer, so it is this answer's data that it trips over
+    except Exception as e:
+        # `observe` works for the right answer, so it is this answer's data that it trips over
         return _unusable(e)
 
 
