@@ -597,6 +597,11 @@ LOADED_LATE = {
         "print(meter.get_total_flops())",
         "54",
     ),
+    "a tensor without values": (
+        "import sys\nloaded = len(sys.modules)\nkeys = torch.empty(2, 3, device='meta')\n"
+        "print(torch.empty_like(keys).nbytes, len(sys.modules) - loaded)",
+        "24 0",
+    ),
 }
 
 

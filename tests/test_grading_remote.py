@@ -16,7 +16,7 @@ from hostile.worker import LIMITS, zygote
 from patience import PATIENCE_S
 
 from twophase.checks import registry
-from twophase.checks.answer import LocalAnswer
+from twophase.checks.answer import LocalAnswer, each
 from twophase.checks.judge import Bench
 from twophase.grading.judge.remote_answer import RemoteAnswer
 from twophase.grading.sandbox.session import Session
@@ -183,7 +183,45 @@ def _kept(answer: Any) -> Any:
     return engine.call("step", [1, 2]), engine.call("step", [5]), engine.get("steps")
 
 
+COUNTER = """
+class Counter:
+    def __init__(self): self.n = 0
+    def add(self, by, twice=None):
+        self.n += by
+        return twice(self.n) if twice else [self.n, None]
+    def take(self, other): return other.n
+    def spoil(self, given): given.append(1)
+    def itself(self): return self
+"""
+
+
+def _up_to_the_first_that_raises(answer: Any) -> Any:
+    counter = answer.new("Counter")
+    with pytest.raises(AnswerError) as caught:
+        each(counter, ("add", 1), ("add", "no"), ("add", 5))
+    return caught.value.message, caught.value.type_names, counter.get("n")
+
+
 LOOKS = {
+    "several things of one object": (
+        COUNTER,
+        lambda a: each(a.new("Counter"), ("add", 2), "n", ("add", 3, lambda n: 2 * n), "n"),
+    ),
+    "several, one of them with another object": (
+        COUNTER,
+        lambda a: each(a.new("Counter"), "n", ("take", a.new("Counter"))),
+    ),
+    "several, of which one raises": (COUNTER, _up_to_the_first_that_raises),
+    "several, of which one is missing": (COUNTER, lambda a: each(a.new("Counter"), "n", ("go",))),
+    "several, of which one changes what it is given": (
+        COUNTER,
+        lambda a: each(a.new("Counter"), ("spoil", [0]), "n"),
+    ),
+    "several, of which one is no plain data": (
+        COUNTER,
+        lambda a: each(a.new("Counter"), "n", ("itself",)),
+    ),
+    "nothing of an object": (COUNTER, lambda a: each(a.new("Counter"))),
     "a value": ("def f(x): return {'a': [x, (1.5, None)], 'b': b'x'}", lambda a: a.call("f", 3)),
     "a keyword": ("def f(*a, **k): return [a, k]", lambda a: a.call("f", 1, b=[2], c=(3,))),
     "a name that is missing": ("", lambda a: a.call("f")),
@@ -361,6 +399,37 @@ def test_whatever_a_worker_says_out_of_turn_is_a_protocol_error(
         answer.call("f")
     assert caught.value.kind == "protocol"
     assert session.broken is not None
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        "[]",
+        "[encode(1)]",
+        "[encode(1)] * 3",
+        "(encode(1), encode(2))",
+        "[encode(1), 2]",
+        "[encode(1), b'junk']",
+        "[encode(1), encode(ObjectRef(1))]",
+    ],
+)
+def test_several_answers_that_are_not_a_frame_for_each_are_a_protocol_error(
+    session: Session, frames: str
+) -> None:
+    forged = FORGED.replace("def f(): {}", "class C:\n    def f(self): {}")
+    handle = remote(session, forged.format(f"say(w.VALUE, encode({frames}))")).new("C")
+    with pytest.raises(AnswerError) as caught:
+        each(handle, ("f",), ("f",))
+    assert caught.value.kind == "protocol"
+    assert session.broken is not None
+
+
+def test_several_that_take_too_long_are_a_time_out_of_all_of_them(session: Session) -> None:
+    answer = remote(session, "class C:\n    n = 1\n    def f(self):\n        while True: pass")
+    handle = answer.new("C")
+    answer.start_case(0.2)
+    with pytest.raises(AnswerError, match=r"n and f took longer than 0\.2 s"):
+        each(handle, "n", ("f",))
 
 
 def test_a_value_sent_ahead_of_time_is_no_more_than_a_value(session: Session) -> None:

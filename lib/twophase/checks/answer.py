@@ -22,6 +22,24 @@ class Handle(Protocol):
     def get(self, attribute: str) -> Any: ...
 
 
+Asked = str | tuple[Any, ...]  # an attribute's name, or a call: (the method's name, *arguments)
+
+
+@runtime_checkable
+class Batched(Protocol):
+    """A handle that can be asked several things at once."""
+
+    def each(self, *asked: Asked) -> list[Any]: ...
+
+
+def each(handle: Handle, *asked: Asked) -> list[Any]:
+    """What several calls and attributes of one object give, one after the other; what the first
+    that raises raises. One message where the object is in another process."""
+    if isinstance(handle, Batched):
+        return handle.each(*asked)
+    return [handle.get(a) if isinstance(a, str) else handle.call(*a) for a in asked]
+
+
 class Answer(Protocol):
     """What `observe` is given. Arguments and results are plain data; Python functions among the
     arguments are callbacks."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from twophase.checks.answer import Answer, Handle
+from twophase.checks.answer import Answer, Asked, Handle, each
 from twophase.checks.compare import describe
 from twophase.protocol.arguments import FIXED
 
@@ -80,6 +80,12 @@ class _Made:
 
     def get(self, attribute: str) -> Any:
         return self.handle.get(attribute)
+
+    def each(self, *asked: Asked) -> list[Any]:
+        for called in asked:
+            if not isinstance(called, str):
+                self._calls.note(f"{self.variable}.{called[0]}", called[1:], {})
+        return each(self.handle, *map(_own, asked))
 
 
 def _own(value: Any) -> Any:

@@ -3,10 +3,10 @@
 A message is a 4-byte big-endian length, one letter for its kind, the 8-byte id of the conversation
 that it belongs to, and a body, which is one frame of the codec.
 
-The judge asks (RUN, CALL, HANDED, NEW, METHOD, GET) and the worker answers with exactly one of
-VALUE, OBJECT, ERROR or RAN in the same conversation. Before that it may ask back (CALLBACK), which
-the judge answers with RETURN or RAISE; while the worker waits for these the judge may ask again,
-with a new id. Anything else is a ProtocolError.
+The judge asks (RUN, CALL, HANDED, NEW, METHOD, GET, EACH) and the worker answers with exactly one
+of VALUE, OBJECT, ERROR or RAN in the same conversation. Before that it may ask back (CALLBACK),
+which the judge answers with RETURN or RAISE; while the worker waits for these the judge may ask
+again, with a new id. Anything else is a ProtocolError.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from twophase.protocol.errors import ProtocolError
 
 RUN, CALL, NEW, METHOD, GET = b"R", b"C", b"N", b"M", b"G"  # the judge asks
 HANDED = b"H"  # a call with what another process of the same answer returned, and may change
+EACH = b"A"  # several calls and attributes of one object; the value is a list of frames
 RAN, VALUE, OBJECT, ERROR, CALLBACK = (
     b"r",
     b"V",

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from twophase.checks import edges
-from twophase.checks.answer import Answer, Handle, refuses, tell
+from twophase.checks.answer import Answer, Handle, each, refuses, tell
 from twophase.checks.exercise import Case
 from twophase.checks.kv_cache._data import TELLING, in_turn, normal, telling
 
@@ -43,10 +43,10 @@ def _run(
 
 
 def _held(cache: Handle, step: Pair) -> dict[str, Any]:
-    held = cache.call("append", *step)
+    held, length = each(cache, ("append", *step), "length")
     if not isinstance(held, list | tuple) or len(held) != 2:
         return {"returned": "something that is not a pair (keys, values)"}
-    return {"keys": held[0], "values": held[1], "length": cache.get("length")}
+    return {"keys": held[0], "values": held[1], "length": length}
 
 
 Sizes = tuple[int, int, int, int, str]  # B, S_max, K, H, dtype

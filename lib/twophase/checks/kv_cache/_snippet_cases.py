@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from twophase.checks import edges
-from twophase.checks.answer import Answer, Handle, outcome, tell
+from twophase.checks.answer import Answer, Handle, each, outcome, tell
 from twophase.checks.compare import Tolerance, difference, plain
 from twophase.checks.exercise import Case
 from twophase.checks.kv_cache._data import SAME_NUMBERS, TELLING, in_turn, normal, telling
@@ -60,8 +60,8 @@ def _run(
         update = "refused" if "ValueError" in raised else raised[0] if raised else "taken"
         seen = {"the update is": update, f"read({rows[0]})": _pair(cache.call("read", rows[0]))}
         yield f"update of {rows} by {k.shape[1]}", seen
-    read = {f"read({b})": _pair(cache.call("read", b)) for b in range(n_sequences)}
-    yield "all of it", read
+    found = each(cache, *(("read", b) for b in range(n_sequences)))
+    yield "all of it", {f"read({b})": _pair(read) for b, read in enumerate(found)}
 
 
 def _pair(found: Any) -> Any:

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 
 from twophase.checks import edges
-from twophase.checks.answer import Answer, Handle
+from twophase.checks.answer import Answer, Handle, each
 from twophase.checks.exercise import Case
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 Sizes = tuple[int, int, int, int]  # B, window, K, H
+SLOTS = "length", "keys", "values"
 MOST, LONGEST = 1_000, 2_000  # the ends that the task names, for the window and for one append
 
 
@@ -32,15 +33,12 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
 
 
 def _run(ring: Handle, blocks: list[Pair]) -> Iterator[tuple[str, Any]]:
-    yield "a new ring", _slots(ring)
+    yield "a new ring", dict(zip(SLOTS, each(ring, *SLOTS), strict=True))
     for k, v in blocks:
-        found = ring.call("append", k, v)
+        found, *slots = each(ring, ("append", k, v), *SLOTS)
         pair = list(found) if isinstance(found, list | tuple) else found
-        yield f"append {k.shape[1]}", {"returned": pair, **_slots(ring)}
-
-
-def _slots(ring: Handle) -> dict[str, Any]:
-    return {name: ring.get(name) for name in ("length", "keys", "values")}
+        shown = dict(zip(SLOTS, slots, strict=True))
+        yield f"append {k.shape[1]}", {"returned": pair, **shown}
 
 
 SCRIPTS: tuple[tuple[str, Sizes, list[int]], ...] = (

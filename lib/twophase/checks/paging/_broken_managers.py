@@ -92,7 +92,7 @@ def found(manager: type, case: dict[str, Any]) -> dict[str, Any]:
     sizes = case["n_blocks"], case["block_size"]
     try:
         handle = LocalAnswer({"BlockManager": manager}).new("BlockManager", *sizes)
-        seen = list(_manager.shown(handle.call, *sizes, case["ops"]).values())
+        seen = list(_manager.shown(handle, *sizes, case["ops"]).values())
     except AnswerError as e:
         return {"wrong": e.kind}
     if any(step.get("problem") or step.get("lost") for step in seen):

@@ -4,15 +4,14 @@ of one: a memory beside it, in which every token is another number, says what ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from twophase.checks.answer import outcome
+from twophase.checks.answer import Handle, each, outcome
 from twophase.checks.compare import plain
 from twophase.protocol import AnswerError
 
 Op = Sequence[Any]  # ("allocate", seq, n_tokens), ("append", seq), ("fork", parent, child), ...
-Do = Callable[..., Any]  # calls a method of a manager: do("append", "a")
 # What an operation shows: always all of it, so that a report says which is not as it should be.
 FINE = {"problem": "", "refused": False, "copied": False, "free": 0, "lost": []}
 METHODS = {"allocate": (str, int), "append": (str,), "fork": (str, str), "free": (str,)}
@@ -81,11 +80,18 @@ class Right:
 class Memory:
     """What lies in the blocks of a manager, and what should: each token is a number of its own."""
 
-    def __init__(self, do: Do, n_blocks: int, block_size: int) -> None:
-        self.do, self.n_blocks, self.block_size = do, n_blocks, block_size
+    def __init__(self, manager: Handle, n_blocks: int, block_size: int) -> None:
+        self.manager, self.n_blocks, self.block_size = manager, n_blocks, block_size
         self.places: dict[tuple[int, int], int] = {}
         self.texts: dict[str, list[int]] = {}
         self.written = 0
+        self.look()
+
+    def look(self) -> None:
+        """Ask for the tables of all sequences, and how many blocks are free."""
+        *tables, free = each(self.manager, *(("table", seq) for seq in self.texts), ("n_free",))
+        self.tables = dict(zip(self.texts, map(plain, tables), strict=True))
+        self.free = plain(free)
 
     def apply(self, op: Op) -> dict[str, Any]:
         """Do one operation; what it shows. One that speaks of a sequence that is not there (the
@@ -96,23 +102,31 @@ class Memory:
         found = outcome(lambda: self._done(op))
         raised = found.get("raised") if isinstance(found, dict) else None
         if raised is not None:
+            self.look()
             return {**FINE, "refused": "ValueError" in raised or raised, **self.state()}
         copied = plain(found) if name == "append" else None
-        if name == "free":
-            del self.texts[seq]
-        elif name == "fork":
-            self.texts[more[0]] = list(self.texts[seq])
-        else:
+        if name in ("allocate", "append"):
             said = self._write(seq, more[0] if name == "allocate" else 1, copied)
             if said:
                 return {**FINE, "problem": said}
+        else:
+            self._rename(op)
+            self.look()
         return {**FINE, "copied": copied is not None, **self.state()}
+
+    def _rename(self, op: Op) -> None:
+        """A fork has the same text; what is freed has none."""
+        name, seq, *more = op
+        if name == "fork":
+            self.texts[more[0]] = list(self.texts[seq])
+        else:
+            del self.texts[seq]
 
     def _done(self, op: Op) -> Any:
         """What append returned; of the others nothing is wanted back, so they may return anything,
         themselves included."""
         try:
-            found = self.do(*op)
+            found = self.manager.call(*op)
         except AnswerError as e:
             if op[0] == "append" or e.kind != "not_plain":
                 raise
@@ -133,7 +147,8 @@ class Memory:
         start = len(text)
         text += range(self.written, self.written + n_tokens)
         self.written += n_tokens
-        table = plain(self.do("table", seq))
+        self.look()
+        table = self.tables[seq]
         if said := self.problem(table, len(text)):
             return f"after {len(text)} tokens of {seq!r} its table {said}"
         for p in range(start, len(text)):
@@ -154,20 +169,20 @@ class Memory:
     def state(self) -> dict[str, Any]:
         """How many blocks are free, and which sequences do not read what they have written."""
         lost = [seq for seq, text in self.texts.items() if self.read(seq, len(text)) != text]
-        return {"free": plain(self.do("n_free")), "lost": sorted(lost)}
+        return {"free": self.free, "lost": sorted(lost)}
 
     def read(self, seq: str, n_tokens: int) -> list[int]:
-        table = plain(self.do("table", seq))
+        table = self.tables[seq]
         if self.problem(table, n_tokens):
             return [-2]
         size = self.block_size
         return [self.places.get((table[p // size], p % size), -1) for p in range(n_tokens)]
 
 
-def shown(do: Do, n_blocks: int, block_size: int, ops: Sequence[Op]) -> dict[str, Any]:
+def shown(manager: Handle, n_blocks: int, block_size: int, ops: Sequence[Op]) -> dict[str, Any]:
     """What a new manager shows after each operation; those behind a table that cannot be used are
     left out."""
-    memory, seen, usable = Memory(do, n_blocks, block_size), {}, True
+    memory, seen, usable = Memory(manager, n_blocks, block_size), {}, True
     seen["at the start"] = memory.state()
     for i, op in enumerate(ops):
         found = memory.apply(op) if usable else {"left out": True}

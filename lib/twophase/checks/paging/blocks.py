@@ -115,7 +115,7 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
     """What each operation of the script shows."""
     n_blocks, block_size, ops = case.args
     manager = answer.new("BlockManager", n_blocks, block_size)
-    return _manager.shown(manager.call, n_blocks, block_size, ops)
+    return _manager.shown(manager, n_blocks, block_size, ops)
 
 
 SCRIPTS: tuple[tuple[str, int, int, str], ...] = (  # blocks, block size; "a5" allocate, "+a", ...

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Any
 
-from twophase.checks.answer import Answer, tell
+from twophase.checks.answer import Answer, each, tell
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
@@ -147,13 +147,22 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
     """What each `match` of the scripts returns; several scripts have a cache each, used in turn."""
     block_size, *scripts = case.args
     caches = [answer.new("PrefixCache", block_size) for _ in scripts]
-    seen = {}
-    for i, together in enumerate(zip_longest(*scripts)):
-        for number, (cache, step) in enumerate(zip(caches, together, strict=True)):
-            if step is not None and step[0] == "insert":
-                tell(cache, "insert", *step[1:])
-            elif step is not None:
-                seen[f"cache {number + 1}, {i + 1}: match"] = cache.call("match", step[1])
+    steps = [
+        (number, step[0], i, step)
+        for i, together in enumerate(zip_longest(*scripts))
+        for number, step in enumerate(together)
+        if step is not None
+    ]
+    seen: dict[str, Any] = {}
+    for (number, name), run in groupby(steps, key=lambda s: s[:2]):
+        asked = {i: step for _, _, i, step in run}
+        if name == "insert":
+            for step in asked.values():
+                tell(caches[number], *step)
+        else:
+            found = each(caches[number], *asked.values())
+            shown = zip(asked, found, strict=True)
+            seen |= {f"cache {number + 1}, {i + 1}: match": blocks for i, blocks in shown}
     return seen
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from twophase.checks.answer import Asked
 from twophase.grading.judge.check_limit import Alarm, Overdue
 from twophase.grading.sandbox.session import Session
 from twophase.protocol import AnswerError, Callback, ObjectRef, ProtocolError, decode, encode
@@ -43,6 +44,12 @@ class RemoteHandle:
 
     def get(self, attribute: str) -> Any:
         return self._answer.ask(w.GET, (self.reference, attribute), attribute, (), {})
+
+    def each(self, *asked: Asked) -> list[Any]:
+        """Several things in one message: see `twophase.checks.answer.each`."""
+        names = dict.fromkeys(one if isinstance(one, str) else one[0] for one in asked)
+        found: list[Any] = self._answer.ask(w.EACH, self.reference, " and ".join(names), asked, {})
+        return found
 
 
 class RemoteAnswer:
@@ -130,7 +137,7 @@ class RemoteAnswer:
         got, reply = self._session.converse(kind, body, self._deadline, late, self._serve)
         self._weigh(reply)
         try:
-            return self._read(kind, got, reply)
+            return self._read(kind, got, reply, len(args))
         except ProtocolError as e:
             raise self._session.fail("protocol", f"Its process sent nonsense: {e}") from None
 
@@ -141,7 +148,7 @@ class RemoteAnswer:
                 "timeout", f"It sent more than {MAX_CASE_BYTES // 2**20} MiB in one case"
             )
 
-    def _read(self, asked: bytes, got: bytes, reply: bytes) -> Any:
+    def _read(self, asked: bytes, got: bytes, reply: bytes, n: int) -> Any:
         if got == w.ERROR:
             kind, message, names = w.unpack_error(reply)
             if kind not in FROM_WORKER:
@@ -152,7 +159,8 @@ class RemoteAnswer:
             if type(reference) is ObjectRef:
                 return reference
         if asked != w.NEW and got == w.VALUE:
-            return decode(reply, plain=True)
+            value = decode(reply, plain=True)
+            return _each(value, n) if asked == w.EACH else value
         raise ProtocolError("an answer of another kind than was asked for")
 
     def _reference(self, value: Any) -> Reference | None:
@@ -196,3 +204,10 @@ class RemoteAnswer:
                 else said.message
             )
             return w.RAISE, w.pack_error(said.kind, text, said.type_names)
+
+
+def _each(frames: Any, n: int) -> list[Any]:
+    """The values of `n` frames. Raises ProtocolError if they are anything else."""
+    if type(frames) is not list or len(frames) != n or not {*map(type, frames)} <= {bytes}:
+        raise ProtocolError(f"{n} answers were asked for, each a frame, and something else came")
+    return [decode(frame, plain=True) for frame in frames]

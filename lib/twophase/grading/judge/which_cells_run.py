@@ -42,7 +42,7 @@ SETS = re.compile(
 # what torch loads a second's worth of modules for, when it is first used
 LOADS_MORE = re.compile(
     r"\boptim\b|torch\.(?:compile|func)\b|flop_counter|_dynamo"
-    r"|\bimport\s+torch\s+as\b"
+    r"|\bimport\s+torch\s+as\b|[\"']meta[\"']"
 )
 # and what a cell takes from it: to the end of the line, so that no text is read twice
 FROM_TORCH = re.compile(r"\bfrom\s+torch\s+import\b([^\n]*+)")

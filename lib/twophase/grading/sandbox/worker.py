@@ -137,12 +137,21 @@ class Worker:
             instance = self._guard.made(target, find(names, target), (args, kwargs))
             self._objects[len(self._objects) + 1] = instance
             return w.OBJECT, encode(ObjectRef(len(self._objects)))
+        if kind == w.EACH:
+            return w.VALUE, encode([self._one(target, asked) for asked in args])
         instance, name = target
         if kind == w.METHOD:
             return w.VALUE, self._guard.method(name, find_method(instance, name), (args, kwargs))
-        return w.VALUE, crossed(
-            encode, guarded(getattr, (instance, name), {}), f"the attribute {name}"
-        )
+        return w.VALUE, self._one(instance, name)
+
+    def _one(self, instance: Any, asked: str | tuple[Any, ...]) -> bytes:
+        """The frame of an object's attribute, or of what a method gives: (its name, *arguments)."""
+        if isinstance(asked, str):
+            value = guarded(getattr, (instance, asked), {})
+            frame: bytes = crossed(encode, value, f"the attribute {asked}")
+            return frame
+        name, *args = asked
+        return self._guard.method(name, find_method(instance, name), (tuple(args), {}))
 
     def _referred(self, reference: Reference) -> Any:
         """What an argument stands for: a function that calls back, or an object that was made
