@@ -131,9 +131,10 @@ class Rules:
             for rule in self._opened(Path("/proc/self", name), READ_FILE | READ_DIR)
         ]
         own += self._opened(writable, OWN_FOLDER) if writable is not None else ()
+        add, no_flags = linux.prepared(ADD_RULE, fd, PATH_BENEATH), ctypes.c_long(0)
         for rule in (*self._rules, *own):
             if rule.allowed:
-                linux.syscall(ADD_RULE, fd, PATH_BENEATH, ctypes.byref(rule), 0)
+                add(ctypes.byref(rule), no_flags)
         linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
         linux.syscall(RESTRICT_SELF, fd, 0)
         for opened in (fd, *(rule.parent for rule in own)):

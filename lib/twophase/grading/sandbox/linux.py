@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+from collections.abc import Callable
 from functools import cache
 
 CAPABILITY_VERSION_3 = 0x20080522
@@ -44,11 +45,22 @@ def call(name: str, *arguments: int | bytes | None) -> None:
 
 def syscall(number: int, *arguments: object) -> int:
     """Returns what the kernel does; raises OSError if it refuses."""
-    given = [ctypes.c_long(a) if isinstance(a, int) else a for a in (number, *arguments)]
-    result = int(_libc().syscall(*given))
-    if result < 0:
-        raise _refused(f"system call {number}")
-    return result
+    return prepared(number, *arguments)()
+
+
+def prepared(number: int, *first: object) -> Callable[..., int]:
+    """A system call whose first arguments are known, for who makes it hundreds of times: it takes
+    those that follow, no plain numbers."""
+    known = [ctypes.c_long(a) if isinstance(a, int) else a for a in (number, *first)]
+    of_the_kernel = _libc().syscall
+
+    def call(*more: object) -> int:
+        result: int = of_the_kernel(*known, *more)
+        if result < 0:
+            raise _refused(f"system call {number}")
+        return result
+
+    return call
 
 
 def use_large_pages() -> None:
