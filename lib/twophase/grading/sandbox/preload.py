@@ -47,8 +47,9 @@ def preload() -> list[str]:
 
 def load_more() -> None:
     """Import what training a step, torch.compile, torch.func, torch's counter of FLOPs and tensors
-    without values load when they are first used: a second, for those who use them. The folder that torch makes on the way,
-    for what it compiles, goes again: a submission has one in its own, or none."""
+    without values load when they are first used: a second, for those who use them. The folder that
+    torch makes on the way, for what it compiles, goes again: a submission has one in its own, or
+    none."""
     os.environ.pop(COMPILED, None)
     for name in LATE:
         with contextlib.suppress(Exception):
