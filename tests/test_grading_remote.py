@@ -401,6 +401,27 @@ def test_whatever_a_worker_says_out_of_turn_is_a_protocol_error(
     assert session.broken is not None
 
 
+REPORT = {"error": "", "types": (), "output": "", "checked": ()}
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "(1, 2)",
+        "'ok'",
+        "{}",
+        f"{REPORT | {'error': 1}}",
+        f"{REPORT | {'types': ('a', 1)}}",
+        f"{REPORT | {'checked': ['a-b']}}",
+        f"{REPORT | {'types': 3}}",
+    ],
+)
+def test_a_report_of_a_cell_that_is_none_is_called_so(session: Session, report: str) -> None:
+    forged = FORGED.format(f"say(w.RAN, encode({report}))") + "f()\nimport time; time.sleep(9)"
+    with pytest.raises(AnswerError, match="nonsense: a cell's report has another shape than it"):
+        session.run_cell(forged, PATIENCE_S)
+
+
 @pytest.mark.parametrize(
     "frames",
     [

@@ -15,6 +15,7 @@ from twophase.protocol import AnswerError, ProtocolError, decode, encode
 from twophase.protocol import wire as w
 from twophase.protocol.waited import Waited
 
+REPORTED = "error", "types", "output", "checked"
 MOST_CHECKED = 100  # ids: no notebook has so many exercises
 
 
@@ -65,15 +66,8 @@ class Session(AbstractContextManager["Session"]):
         if self._channel.pending():
             raise self.fail("protocol", "The cell wrote into the grader's own channel")
         try:
-            ran = decode(reply, plain=True)
-            error, types, output, checked = (
-                ran[key] for key in ("error", "types", "output", "checked")
-            )
-            said = all(type(s) is str for s in (error, output, *types, *checked))
-            if not said or not type(types) is type(checked) is tuple:
-                raise ProtocolError("a cell's report has another shape than it should")
-            return CellRun(error[:2000], types[:20], output[:20_000], checked[:MOST_CHECKED])
-        except (ProtocolError, KeyError, TypeError) as e:
+            return _reported(decode(reply, plain=True))
+        except ProtocolError as e:
             raise self.fail("protocol", f"The cell's process sent nonsense: {e}") from None
 
     def converse(
@@ -134,6 +128,17 @@ class Session(AbstractContextManager["Session"]):
     def _leave(self) -> None:
         self._channel.close()
         self.waited.close()
+
+
+def _reported(ran: Any) -> CellRun:
+    """What a process says of a cell. Raises ProtocolError if that is anything else."""
+    parts: dict[str, Any] = dict.fromkeys(REPORTED) | (ran if type(ran) is dict else {})
+    error, types, output, checked = (parts[name] for name in REPORTED)
+    if type(types) is type(checked) is tuple and all(
+        type(said) is str for said in (error, output, *types, *checked)
+    ):
+        return CellRun(error[:2000], types[:20], output[:20_000], checked[:MOST_CHECKED])
+    raise ProtocolError("a cell's report has another shape than it should")
 
 
 def _why(number: int) -> str:
