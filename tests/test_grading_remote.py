@@ -221,6 +221,14 @@ LOOKS = {
         COUNTER,
         lambda a: each(a.new("Counter"), "n", ("itself",)),
     ),
+    "several, of which nothing is wanted of one": (
+        COUNTER,
+        lambda a: each(a.new("Counter"), ["itself"], ["add", 3], "n"),
+    ),
+    "several, of which one of those raises": (
+        COUNTER,
+        lambda a: each(a.new("Counter"), ["add", "no"], "n"),
+    ),
     "nothing of an object": (COUNTER, lambda a: each(a.new("Counter"))),
     "a value": ("def f(x): return {'a': [x, (1.5, None)], 'b': b'x'}", lambda a: a.call("f", 3)),
     "a keyword": ("def f(*a, **k): return [a, k]", lambda a: a.call("f", 1, b=[2], c=(3,))),

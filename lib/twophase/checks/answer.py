@@ -22,7 +22,9 @@ class Handle(Protocol):
     def get(self, attribute: str) -> Any: ...
 
 
-Asked = str | tuple[Any, ...]  # an attribute's name, or a call: (the method's name, *arguments)
+# an attribute's name; a call (the method's name, *arguments); as a list, a call of which nothing is
+# wanted back
+Asked = str | tuple[Any, ...] | list[Any]
 
 
 @runtime_checkable
@@ -37,7 +39,13 @@ def each(handle: Handle, *asked: Asked) -> list[Any]:
     that raises raises. One message where the object is in another process."""
     if isinstance(handle, Batched):
         return handle.each(*asked)
-    return [handle.get(a) if isinstance(a, str) else handle.call(*a) for a in asked]
+    return [_asked(handle, one) for one in asked]
+
+
+def _asked(handle: Handle, one: Asked) -> Any:
+    if isinstance(one, str):
+        return handle.get(one)
+    return tell(handle, *one) if isinstance(one, list) else handle.call(*one)
 
 
 class Answer(Protocol):

@@ -84,7 +84,7 @@ class _Made:
     def each(self, *asked: Asked) -> list[Any]:
         for called in asked:
             if not isinstance(called, str):
-                self._calls.note(f"{self.variable}.{called[0]}", called[1:], {})
+                self._calls.note(f"{self.variable}.{called[0]}", tuple(called[1:]), {})
         return each(self.handle, *map(_own, asked))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import groupby, zip_longest
+from operator import itemgetter
 from typing import Any
 
-from twophase.checks.answer import Answer, each, tell
+from twophase.checks.answer import Answer, each
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
@@ -148,21 +149,18 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
     block_size, *scripts = case.args
     caches = [answer.new("PrefixCache", block_size) for _ in scripts]
     steps = [
-        (number, step[0], i, step)
+        (number, i, step)
         for i, together in enumerate(zip_longest(*scripts))
         for number, step in enumerate(together)
         if step is not None
     ]
     seen: dict[str, Any] = {}
-    for (number, name), run in groupby(steps, key=lambda s: s[:2]):
-        asked = {i: step for _, _, i, step in run}
-        if name == "insert":
-            for step in asked.values():
-                tell(caches[number], *step)
-        else:
-            found = each(caches[number], *asked.values())
-            shown = zip(asked, found, strict=True)
-            seen |= {f"cache {number + 1}, {i + 1}: match": blocks for i, blocks in shown}
+    for number, run in groupby(steps, key=itemgetter(0)):
+        asked = {i: step for _, i, step in run}
+        told = [list(step) if step[0] == "insert" else step for step in asked.values()]
+        for (i, step), blocks in zip(asked.items(), each(caches[number], *told), strict=True):
+            if step[0] == "match":
+                seen[f"cache {number + 1}, {i + 1}: match"] = blocks
     return seen
 
 

@@ -144,14 +144,19 @@ class Worker:
             return w.VALUE, self._guard.method(name, find_method(instance, name), (args, kwargs))
         return w.VALUE, self._one(instance, name)
 
-    def _one(self, instance: Any, asked: str | tuple[Any, ...]) -> bytes:
-        """The frame of an object's attribute, or of what a method gives: (its name, *arguments)."""
+    def _one(self, instance: Any, asked: str | tuple[Any, ...] | list[Any]) -> bytes:
+        """The frame of an object's attribute, or of what a method gives: (its name, *arguments);
+        in a list, it may give whatever it likes."""
         if isinstance(asked, str):
             value = guarded(getattr, (instance, asked), {})
             frame: bytes = crossed(encode, value, f"the attribute {asked}")
             return frame
         name, *args = asked
-        return self._guard.method(name, find_method(instance, name), (tuple(args), {}))
+        method = find_method(instance, name)
+        if isinstance(asked, tuple):
+            return self._guard.method(name, method, (tuple(args), {}))
+        self._guard.made(name, method, (tuple(args), {}))
+        return encode(None)
 
     def _referred(self, reference: Reference) -> Any:
         """What an argument stands for: a function that calls back, or an object that was made
