@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from twophase.kernels.compiled import compiling, numbers
 from twophase.kernels.compiled.compiling import compiled
-from twophase.kernels.compiled.linear import silu
+from twophase.kernels.compiled.linear import gelu_tanh, silu
 from twophase.kernels.compiled.numbers import softplus
 
 
@@ -122,6 +122,27 @@ def test_silu_is_torchs_to_the_ends_of_fp32():
     all_silu(x, found)
     wanted = functional.silu(torch.from_numpy(x)).numpy()
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-36)
+
+
+@numba.njit
+def all_gelu_tanh(x, out):
+    for i in range(len(x)):
+        out[i] = gelu_tanh(x[i])
+
+
+def test_gelu_tanh_keeps_its_digits_below_0_and_goes_to_the_ends_of_fp32():
+    """What is left of them: down to -10 the exponent of its sigmoid grows to 88, and the rounding
+    of that is the error."""
+    x = np.concatenate([np.linspace(-10, 20, 2**20), np.linspace(-1, 1, 2**16)], dtype=np.float32)
+    wide = torch.from_numpy(x).double()
+    exact = wide * torch.sigmoid((8 / torch.pi) ** 0.5 * (wide + 0.044715 * wide**3))
+    error = np.abs(run(all_gelu_tanh, x, np.float32) - exact.numpy())
+    assert (error <= 2e-5 * exact.abs().numpy()).all()
+    near = x > -1
+    assert (error[near] <= 4e-7 * exact.abs().numpy()[near]).all()
+    ends = np.array([-np.inf, -3e38, -1e13, -200, -11, 0, 1e13, 3e38, np.inf, np.nan], np.float32)
+    wanted = functional.gelu(torch.from_numpy(ends), approximate="tanh").numpy()
+    np.testing.assert_array_equal(run(all_gelu_tanh, ends, np.float32), wanted)
 
 
 @numba.njit

@@ -19,7 +19,7 @@ import numpy as np
 
 from twophase.kernels.compiled.dot import dots
 from twophase.kernels.compiled.loops import inner, loop
-from twophase.kernels.compiled.numbers import exp, tanh, value_of
+from twophase.kernels.compiled.numbers import exp, value_of
 
 _f32 = np.float32
 # The number by which a loop knows an activation.
@@ -57,11 +57,25 @@ def normalize(
 
 
 @inner
+def times_sigmoid(x: np.float32, z: np.float32) -> np.float32:
+    """x · sigmoid(z). For z below -88, where `exp` ends, it is taken for 0 (at most x · 6e-39 off),
+    but for x of -inf: no number."""
+    far = z < _f32(-88)
+    return x * _f32(0) if far else x / (_f32(1) + exp(_f32(88) if far else -z))
+
+
+@inner
 def silu(x: np.float32) -> np.float32:
-    """x · sigmoid(x). Below -88, where `exp` ends, it is taken for 0 (at most 5e-37 off), but for
-    that of -inf: no number."""
-    far = x < _f32(-88)
-    return x * _f32(0) if far else x / (_f32(1) + exp(_f32(88) if far else -x))
+    """x · sigmoid(x)."""
+    return times_sigmoid(x, x)
+
+
+@inner
+def gelu_tanh(x: np.float32) -> np.float32:
+    """GELU by its formula with tanh. x/2 · (1 + tanh(z/2)) is x · sigmoid(z): the same number, but
+    the 1 takes no digits where the tangent is near -1."""
+    z = _f32((8 / math.pi) ** 0.5) * (x + _f32(0.044715) * x * x * x)
+    return times_sigmoid(x, z)
 
 
 @inner
@@ -72,8 +86,7 @@ def activate(kind: int, x: np.float32) -> np.float32:
     if kind == 1:
         return x * _f32(0.5) * (_f32(1) + _f32(math.erf(x * _f32(0.5**0.5))))
     if kind == 2:
-        inside = _f32((2 / math.pi) ** 0.5) * (x + _f32(0.044715) * x * x * x)
-        return x * _f32(0.5) * (_f32(1) + tanh(inside))
+        return gelu_tanh(x)
     return x if x > _f32(0) or x != x else _f32(0)  # NaN stays
 
 
@@ -83,6 +96,9 @@ def activate_all(kind: int, y: np.ndarray) -> None:
     if kind == 0:
         for i in range(len(y)):
             y[i] = silu(y[i])
+    elif kind == 2:
+        for i in range(len(y)):
+            y[i] = gelu_tanh(y[i])
     else:
         for i in range(len(y)):
             y[i] = activate(kind, y[i])
