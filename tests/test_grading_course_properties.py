@@ -18,7 +18,7 @@ from grading_course_tools import NOW, question, record
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from twophase.grading.course.by_hand import HandScore
+from twophase.grading.course.by_hand_file import HandScore
 from twophase.grading.course.deadlines import Due, Duration
 from twophase.grading.course.extensions import Excusal, Extension
 from twophase.grading.course.lateness import LateRule

@@ -12,7 +12,7 @@ from grading_course_tools import record, scored
 
 from twophase.checks import registry
 from twophase.grading.course import reading
-from twophase.grading.course.by_hand import read_manual, read_overrides
+from twophase.grading.course.by_hand_file import read_manual, read_overrides
 from twophase.grading.course.csv_reading import read_csv
 from twophase.grading.course.extensions import Excusal, Extension
 from twophase.grading.course.fields import keys_of

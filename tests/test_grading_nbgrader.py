@@ -36,8 +36,8 @@ from test_grading_release import FOLDERS, HELD, ROOT
 
 from twophase.checks import registry
 from twophase.cli.main import main
-from twophase.grading.nbgrader import files, matching
-from twophase.grading.nbgrader.matching import NotebookPath
+from twophase.grading.nbgrader import files, result_of_notebook
+from twophase.grading.nbgrader.result_of_notebook import NotebookPath
 from twophase.grading.release import handout, placing
 from twophase.grading.release.release import Source
 
@@ -526,7 +526,7 @@ class TestRelease:
 def test_a_path_says_what_a_file_is_only_where_nbgrader_looks(
     file: str, place: NotebookPath | None
 ) -> None:
-    assert matching.path_of({"file": file, "student": "ada"}) == place
+    assert result_of_notebook.path_of({"file": file, "student": "ada"}) == place
 
 
 def dump(place: Department) -> list[str]:

@@ -28,7 +28,8 @@ from twophase.grading.reports import feedback
 from twophase.grading.results.records import Record, result_of
 from twophase.grading.results.writer import Results
 from twophase.grading.run import pool
-from twophase.grading.run.folder import AlreadyGraded, selected
+from twophase.grading.run.already_graded import AlreadyGraded
+from twophase.grading.run.folder import selected
 
 HALF = dump(cells(RIGHT | {"bytes": STUBS["bytes"]}))
 

@@ -9,7 +9,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from twophase.protocol import AnswerError, ObjectRef, decode, roundtrip
 from twophase.protocol.arguments import FIXED, Args, ArgumentGuard, lends, lent
 from twophase.protocol.codec import decode_each, encode_each
-from twophase.protocol.invoke import crossed, find, find_method, guarded
+from twophase.protocol.invoke import crossed, guarded
+from twophase.protocol.missing import find, find_method
 
 T = TypeVar("T")
 Across = Callable[[], AbstractContextManager[None]]  # around what runs on the other side

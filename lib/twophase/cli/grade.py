@@ -48,9 +48,9 @@ def check(
     checks: options.Checks = None,
     variants: options.Variants = None,
     seed: options.Seed = DEFAULT_SEED,
-    time_limit: options.TimeLimit = 300.0,
-    cell_time_limit: options.CellTimeLimit = 30.0,
-    memory_limit: options.MemoryLimit = "2GB",
+    time_limit: options.TimeLimit = options.USUAL.submission_s,
+    cell_time_limit: options.CellTimeLimit = options.USUAL.cell_s,
+    memory_limit: options.MemoryLimit = options.USUAL_MEMORY,
 ) -> None:
     """Score one saved notebook as the official grader does: run from top to bottom, in a process
     without the checks.
@@ -100,9 +100,9 @@ def grade(
     workers: Annotated[
         int, typer.Option(min=0, help="Submissions graded at a time; 0: one per processor.")
     ] = 0,
-    time_limit: options.TimeLimit = 300.0,
-    cell_time_limit: options.CellTimeLimit = 30.0,
-    memory_limit: options.MemoryLimit = "2GB",
+    time_limit: options.TimeLimit = options.USUAL.submission_s,
+    cell_time_limit: options.CellTimeLimit = options.USUAL.cell_s,
+    memory_limit: options.MemoryLimit = options.USUAL_MEMORY,
     shard: Annotated[
         str,
         typer.Option(

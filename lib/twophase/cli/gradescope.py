@@ -44,8 +44,8 @@ def build(
     checks: opts.Checks = None,
     variants: opts.Variants = None,
     seed: opts.Seed = DEFAULT_SEED,
-    time_limit: opts.TimeLimit = 300.0,
-    cell_time_limit: opts.CellTimeLimit = 30.0,
+    time_limit: opts.TimeLimit = opts.USUAL.submission_s,
+    cell_time_limit: opts.CellTimeLimit = opts.USUAL.cell_s,
     memory_limit: Annotated[
         str,
         typer.Option(

@@ -20,6 +20,8 @@ from twophase.grading.sandbox.limits import Limits
 UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 LEAST_MEMORY_BYTES = 100_000_000
 BEYOND = "beyond the libraries'"
+USUAL = Limits()
+USUAL_MEMORY = f"{USUAL.memory_bytes / 1e9:g}GB"
 
 GRADES = Path("grades")
 Out = Annotated[Path, typer.Option(help="Where results.jsonl and feedback/ go.")]

@@ -14,7 +14,7 @@ from twophase.cli.grading_shown import listed
 from twophase.cli.interrupt_while_loading import loading
 from twophase.grading.errors import Unreadable, writing
 from twophase.grading.nbgrader.course import NbCourse, load_nbgrader_course
-from twophase.grading.nbgrader.matching import GradedNotebook, Notices, match_records
+from twophase.grading.nbgrader.result_of_notebook import GradedNotebook, Notices, match_records
 from twophase.grading.results import reader
 
 DONE, SOME_WAIT = 0, 1

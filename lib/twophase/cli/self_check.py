@@ -33,9 +33,9 @@ def self_check(
     notebook: Annotated[
         Path, typer.Argument(help="Your saved notebook, such as my/03_kv_cache.ipynb.")
     ],
-    time_limit: options.TimeLimit = 300.0,
-    cell_time_limit: options.CellTimeLimit = 30.0,
-    memory_limit: options.MemoryLimit = "2GB",
+    time_limit: options.TimeLimit = options.USUAL.submission_s,
+    cell_time_limit: options.CellTimeLimit = options.USUAL.cell_s,
+    memory_limit: options.MemoryLimit = options.USUAL_MEMORY,
 ) -> None:
     """Before handing in: run your saved notebook as the official grader does, from top to bottom in
     a fresh, confined process.

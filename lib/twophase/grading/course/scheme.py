@@ -196,16 +196,6 @@ class Scheme:
         """What the file says of single people."""
         return (*self.extensions, *self.excused)
 
-    def student_of(self, file: str) -> str | None:
-        """Whose file this is, by its path; None if the rule finds nobody in it."""
-        parts = file.split("/")
-        rule = self.submissions.student
-        if isinstance(rule, str):
-            name = parts[0 if rule == "folder" else -1]  # also of `ann.ipynb`, and of `ann.zip`
-            return name.removesuffix(".zip").removesuffix(".ipynb")
-        found = rule.search(file)
-        return found["student"] if found and found["student"] else None
-
     def group_of(self, who: str, topic: str) -> Group | None:
         """The group that a student is in, or that has this name, for this assignment."""
         mine = (g for g in self.groups.values() if who in g.members or who == g.name)

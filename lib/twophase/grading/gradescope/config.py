@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from twophase.grading.files.notebook import value_at
+from twophase.grading.sandbox.limits import Limits
 
 SCHEMA = 1
 PRIVATE = "private"  # in the zip: what no submission may read
 # the judge and the libraries, at their peak: 535 to 600 MiB when the topics were measured, one by
 # one; a test holds one of them below the container's
 GRADER_BYTES = 620 * 2**20
-LEAST_BYTES, MOST_BYTES = 100 * 2**20, 2 * 10**9  # for one submission, beyond the libraries'
+USUAL = Limits()
+# for one submission, beyond the libraries'
+LEAST_BYTES, MOST_BYTES = 100 * 2**20, USUAL.memory_bytes
 CONTAINER_BYTES = 768 * 2**20  # Gradescope's default
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -26,8 +29,8 @@ class Config:
     topic: str = ""
     seed: int = 1
     sets: int = 16
-    cell_s: float = 30.0
-    submission_s: float = 300.0
+    cell_s: float = USUAL.cell_s
+    submission_s: float = USUAL.submission_s
     memory_bytes: int = 0
     unsafe: bool = False
     checks: tuple[str, ...] = ()  # this and the next two: folders below `private/`

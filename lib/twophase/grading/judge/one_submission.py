@@ -1,11 +1,11 @@
 """The judge of one submission: runs its cells in another process, judges every exercise, and blames
 what broke.
 
-When the process dies, hangs or talks nonsense, the cell or the exercise at fault loses; a fresh
-process replays the other cells and the rest is judged there. An exercise that fails beside the
-others is tried once more by itself, so that no cell can take away another one's points. Half of the
-submission's time is for all exercises together; the other half is divided among those that are
-tried again, so that none can take away another one's time either.
+When the process dies, hangs or talks nonsense, the cell (`replay`) or the exercise (`look`) at
+fault loses; a fresh process replays the other cells and the rest is judged there. An exercise that
+fails beside the others is tried once more by itself, so that no cell can take away another one's
+points. Half of the submission's time is for all exercises together; the other half is divided among
+those that are tried again, so that none can take away another one's time either.
 """
 
 from __future__ import annotations

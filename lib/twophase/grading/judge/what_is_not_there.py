@@ -11,6 +11,7 @@ from dataclasses import replace
 from twophase.checks.judge import Verdict
 from twophase.grading.files.cell_names import LONGEST, defined
 from twophase.grading.judge.which_cells_run import ExecutionPlan, Step
+from twophase.grading.sandbox.limits import Limits
 from twophase.grading.sandbox.rlimits import MAX_THREADS
 from twophase.grading.sandbox.session import CellRun
 
@@ -42,8 +43,8 @@ WHY_UNANSWERED = (
     " cell, and take breakpoints out."
 )
 WHY_NO_MEMORY = (
-    "A submission may take 2 GB beyond what the libraries take, unless your course says otherwise;"
-    " what is mapped counts, written to or not."
+    f"A submission may take {Limits().memory_bytes / 1e9:g} GB beyond what the libraries take,"
+    " unless your course says otherwise; what is mapped counts, written to or not."
 )
 WHY_NO_LOOP = (
     "Where answers are graded they are called outside of an event loop: do without it in the answer"

@@ -13,7 +13,12 @@ from twophase.grading.files import notebook
 from twophase.grading.files.atomic import replace_text
 from twophase.grading.files.notebook import Cell
 from twophase.grading.nbgrader.course import NbCourse
-from twophase.grading.nbgrader.matching import GradedNotebook, NotebookPath, Notices, submitted_path
+from twophase.grading.nbgrader.result_of_notebook import (
+    GradedNotebook,
+    NotebookPath,
+    Notices,
+    submitted_path,
+)
 from twophase.grading.reports import feedback
 from twophase.grading.reports.printable import printable
 from twophase.grading.results.records import Record

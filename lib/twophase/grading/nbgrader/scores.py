@@ -11,7 +11,7 @@ from typing import Any
 from twophase.grading.nbgrader import course as nbgrader_course
 from twophase.grading.nbgrader.course import NbCourse
 from twophase.grading.nbgrader.files import Master, timestamp
-from twophase.grading.nbgrader.matching import GradedNotebook, NotebookPath, Notices
+from twophase.grading.nbgrader.result_of_notebook import GradedNotebook, NotebookPath, Notices
 from twophase.grading.results import run_summary
 from twophase.grading.results.records import Record
 

@@ -16,7 +16,8 @@ from twophase.grading.intake.submissions import Submission
 from twophase.grading.judge.judge import Course, Task
 from twophase.grading.results.reader import Index
 from twophase.grading.results.records import Record, result_of
-from twophase.grading.run.folder import AlreadyGraded, grade_tasks
+from twophase.grading.run.already_graded import AlreadyGraded
+from twophase.grading.run.folder import grade_tasks
 from twophase.grading.sandbox.zygote_handle import Zygote
 
 SHOWN = 200  # characters of a value that differs

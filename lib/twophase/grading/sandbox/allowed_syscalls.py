@@ -2,7 +2,7 @@
 others are refused.
 
 The list is what reading files, computing on several threads, plotting into memory and an event loop
-of its own need. What is not here makes processes, opens connections, shares memory, changes or
+of its own need. What is not here makes processes, opens sockets (there is no network), shares memory, changes or
 locks files, looks at or touches other processes, or is new in the kernel and unknown to us. Numbers
 are from the kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl, scripts/syscall.tbl).
 """

@@ -31,7 +31,8 @@ from pathlib import Path
 from twophase.grading.files import scratch
 from twophase.grading.sandbox import linux, zygote
 from twophase.grading.sandbox.launch import LOG, ForkServer
-from twophase.grading.sandbox.preload import make_shell, preload, seed
+from twophase.grading.sandbox.preload import preload, seed
+from twophase.grading.sandbox.shell import make_shell
 
 # what a child does, given its request and its descriptors
 Become = Callable[[dict[str, str], list[int]], None]

@@ -160,7 +160,8 @@ def watch_memory(most_bytes: int) -> None:
 
 
 def main() -> None:
-    from twophase.grading.sandbox.preload import make_shell, preload, seed
+    from twophase.grading.sandbox.preload import preload, seed
+    from twophase.grading.sandbox.shell import make_shell
     from twophase.grading.sandbox.withheld import leave_out
     from twophase.grading.sandbox.worker import Worker, to_the_end
 

@@ -23,7 +23,8 @@ from twophase.protocol.arguments import ArgumentGuard, lent
 from twophase.protocol.checks_called import CALLED, WORTH
 from twophase.protocol.codec import Callback, Reference
 from twophase.protocol.errors import error_from
-from twophase.protocol.invoke import crossed, find, find_method, guarded
+from twophase.protocol.invoke import crossed, guarded
+from twophase.protocol.missing import find, find_method
 
 MAX_OUTPUT = 16_384  # characters kept of what one cell prints
 MAX_NESTING = 40  # calls within callbacks within calls

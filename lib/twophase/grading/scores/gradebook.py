@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from twophase.grading.course import misspelt_misconceptions, reading
-from twophase.grading.course.by_hand import read_manual, read_overrides
+from twophase.grading.course.by_hand_file import read_manual, read_overrides
 from twophase.grading.course.fields import absent
 from twophase.grading.course.hand_in_times import read_times
 from twophase.grading.course.roster_file import Student, read_roster

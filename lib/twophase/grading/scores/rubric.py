@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from twophase.grading.course.by_hand import HandScore, Override
+from twophase.grading.course.by_hand_file import HandScore, Override
 from twophase.grading.course.fields import absent, nearest
 from twophase.grading.course.scheme import Assignment, ExerciseRule, Partial, Scheme
 from twophase.grading.results.records import Record

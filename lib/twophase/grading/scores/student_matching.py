@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -96,11 +97,20 @@ def students_of(
 ) -> list[str]:
     """The students, or the group, of a file: its layout or record counts before its path."""
     if not isinstance(said, str) or not said:
-        by_path = scheme.student_of(file) if scheme else None
+        by_path = _student_in_path(file, scheme.submissions.student) if scheme else None
         return [by_path] if by_path else []
     if scheme and (group := scheme.groups.get(said)) and group.covers(topic):
         return [said]
     return roster.keys(said, file)
+
+
+def _student_in_path(file: str, rule: str | re.Pattern[str]) -> str | None:
+    """Whose file this is, by its path; None if the rule finds nobody in it."""
+    if isinstance(rule, str):
+        name = file.split("/")[0 if rule == "folder" else -1]  # also of `ann.ipynb`, of `ann.zip`
+        return name.removesuffix(".zip").removesuffix(".ipynb")
+    found = rule.search(file)
+    return found["student"] if found and found["student"] else None
 
 
 def _namesakes(records: Iterable[Record], roster: Roster) -> set[str]:
