@@ -37,7 +37,8 @@ class Batched(Protocol):
 
 def each(handle: Handle, *asked: Asked) -> list[Any]:
     """What several calls and attributes of one object give, one after the other; what the first
-    that raises raises. One message where the object is in another process."""
+    that raises raises. One message where the object is in another process: so no argument may tell
+    what an earlier call is to give."""
     if isinstance(handle, Batched):
         return handle.each(*asked)
     return [_asked(handle, one) for one in asked]
