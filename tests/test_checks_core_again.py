@@ -11,7 +11,7 @@ import pytest
 from hostile.course import exercise, half
 
 from twophase.checks import registry
-from twophase.checks.answer import LocalAnswer
+from twophase.checks.answer import Asked, LocalAnswer, Twins, each
 from twophase.checks.exercise import Case
 from twophase.checks.judge import Bench, Verdict
 from twophase.protocol import AnswerError
@@ -230,6 +230,38 @@ def test_two_objects_that_share_their_state_are_wrong() -> None:
     held = exercise("held", "Held", Own, half, cases, observe=see)
     assert Bench(held).judge(LocalAnswer({"Held": Own})).right
     assert "asked once more" in Bench(held).judge(LocalAnswer({"Held": Shared})).message
+
+
+def test_the_second_time_one_thing_is_asked_after_the_other_though_many_could_be_at_once() -> None:
+    """So an answer that is right only where it is asked for several things at once is wrong."""
+    asked: list[Any] = []
+
+    class Many:
+        """An answer's object in another process."""
+
+        def call(self, method: str, *args: Any) -> str:
+            asked.append(method)
+            return method
+
+        def get(self, attribute: str) -> str:
+            asked.append(attribute)
+            return attribute
+
+        def each(self, *together: Asked) -> list[Any]:
+            asked.append(together)
+            return ["table", "length"]
+
+    class Makes:
+        def new(self, name: str) -> Many:
+            return Many()
+
+    things = ("table", 0), "length"
+    assert each(Makes().new("One"), *things) == ["table", "length"]
+    assert asked == [things]
+    asked.clear()
+    answer: Any = Makes()
+    assert each(Twins(answer).new("One"), *things) == ["table", "length"]
+    assert asked == ["table", "table", "length"]
 
 
 def test_what_needs_no_arguments_is_asked_once_for_all_cases_and_once_more() -> None:

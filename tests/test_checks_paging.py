@@ -12,6 +12,7 @@ import nbformat
 import pytest
 import torch
 
+from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.judge import judge
 from twophase.checks.paging import (
@@ -139,6 +140,42 @@ def _seen(answer: LocalAnswer, case: Any) -> Any:
         return blocks.observe(answer, case)
     except AnswerError as e:
         return {"raised": {e.kind: True}}
+
+
+class EachTableOnce(_manager.Right):
+    """Its tables are right the first time that they are asked for after an operation."""
+
+    asked: frozenset[str] = frozenset()
+
+    def append(self, seq: str) -> tuple[int, int] | None:
+        self.asked = frozenset()
+        return super().append(seq)
+
+    def allocate(self, seq: str, n_tokens: int) -> None:
+        self.asked = frozenset()
+        super().allocate(seq, n_tokens)
+
+    def table(self, seq: str) -> list[int]:
+        again, self.asked = seq in self.asked, self.asked | {seq}
+        return [] if again else super().table(seq)
+
+
+class StaleCount(_manager.Right):
+    """How many blocks are free it knows once it has been asked for a table."""
+
+    known = 0
+
+    def table(self, seq: str) -> list[int]:
+        self.known = len(self.unused)
+        return super().table(seq)
+
+    def n_free(self) -> int:
+        return self.known if self.tables else len(self.unused)
+
+
+@pytest.mark.parametrize("manager", [EachTableOnce, StaleCount])
+def test_a_manager_that_changes_by_being_looked_at_is_wrong(manager: type) -> None:
+    assert not judge(registry.load("paging-blocks"), {"BlockManager": manager}).right
 
 
 def test_the_task_says_how_many_broken_managers_there_are() -> None:

@@ -372,3 +372,10 @@ def test_a_notebook_knows_that_it_is_one_and_hints_are_texts() -> None:
     line = "assert get_ipython().__class__.__name__ == 'ZMQInteractiveShell'"
     shown = f"hint({FIRST!r}).text.upper(); progress()._repr_html_(); solution({FIRST!r}).source"
     assert of_two(merged(f"{line}\n{shown}\n{{a}}\n{{b}}")) == {}
+
+
+def test_two_attempts_in_one_cell_without_a_check_are_no_matter_of_a_check() -> None:
+    """What stands last is asked, as in the kernel: its check stands below."""
+    seen = graded(TOPIC, [own(f"def kv_bytes(*sizes):\n    return 2\n\n{AGAIN}")])
+    assert dict(wrong(seen)).keys() >= {FIRST}
+    assert "defined_again" not in {flag.name for flag in seen.flags}

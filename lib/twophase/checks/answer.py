@@ -249,6 +249,9 @@ class Twins:
 
 
 class _Pair:
+    """Asked one by one, not `Batched`: what an answer may know by being asked for several things at
+    once, it does not know here."""
+
     def __init__(self, handle: Handle, other: Handle) -> None:
         self._handle, self._other = handle, other
 

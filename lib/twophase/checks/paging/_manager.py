@@ -14,6 +14,7 @@ from twophase.protocol import AnswerError
 Op = Sequence[Any]  # ("allocate", seq, n_tokens), ("append", seq), ("fork", parent, child), ...
 # What an operation shows: always all of it, so that a report says which is not as it should be.
 FINE = {"problem": "", "refused": False, "copied": False, "free": 0, "lost": []}
+N_FREE = ("n_free",)
 METHODS = {"allocate": (str, int), "append": (str,), "fork": (str, str), "free": (str,)}
 
 
@@ -88,10 +89,13 @@ class Memory:
         self.look()
 
     def look(self) -> None:
-        """Ask for the tables of all sequences, and how many blocks are free."""
-        *tables, free = each(self.manager, *(("table", seq) for seq in self.texts), ("n_free",))
-        self.tables = dict(zip(self.texts, map(plain, tables), strict=True))
-        self.free = plain(free)
+        """Ask how many blocks are free, before and after the tables of all sequences, and these
+        twice: nothing changes by being looked at."""
+        tables, n = [("table", seq) for seq in self.texts], len(self.texts)
+        free, *found, again = map(plain, each(self.manager, N_FREE, *tables, *tables, N_FREE))
+        self.tables = dict(zip(self.texts, found[:n], strict=True))
+        self.tables_again = dict(zip(self.texts, found[n:], strict=True))
+        self.free = free if again == free else [free, again]
 
     def apply(self, op: Op) -> dict[str, Any]:
         """Do one operation; what it shows. One that speaks of a sequence that is not there (the
@@ -167,12 +171,13 @@ class Memory:
         return "" if len(set(table)) == len(table) else "names a block twice"
 
     def state(self) -> dict[str, Any]:
-        """How many blocks are free, and which sequences do not read what they have written."""
+        """How many blocks are free (or what was said first and then, where these differ), and which
+        sequences do not read what they have written."""
         lost = [seq for seq, text in self.texts.items() if self.read(seq, len(text)) != text]
         return {"free": self.free, "lost": sorted(lost)}
 
     def read(self, seq: str, n_tokens: int) -> list[int]:
-        table = self.tables[seq]
+        table = self.tables_again[seq]
         if self.problem(table, n_tokens):
             return [-2]
         size = self.block_size

@@ -137,7 +137,7 @@ class SubmissionJudge:
                 f"Cell {again[-1].cell} defines it again, and no check stands between: that one is"
                 " asked. Give it another name."
             )
-        elif cell := self._plan.changes(exercise_id, entries):
+        elif cell := self._plan.changes_after_a_check(exercise_id, entries):
             says.append(
                 f"Cell {cell} defines it and then changes or deletes it, and what stands last is"
                 " asked: put what is below its check into a cell of its own, below that."

@@ -135,6 +135,11 @@ class ExecutionPlan:
         pieces = [s.source for s in above if s.cell == cell]
         return cell if cell and any(changes(pieces, e) for e in entries) else 0
 
+    def changes_after_a_check(self, exercise_id: str, entries: Sequence[str]) -> int:
+        """The same, if the cell has a check in it, which may have asked what stood above."""
+        cell = self.changes(exercise_id, entries)
+        return cell if any("check" in s.source for s in self.steps if s.cell == cell) else 0
+
     def catches(self, exercise_id: str) -> int:
         """The cell, counted from 1, that may go on where its check has failed; 0 if none does."""
         own = (s for s in self.steps if s.role in ("answer", "own"))

@@ -139,7 +139,8 @@ class Worker:
             self._objects[len(self._objects) + 1] = instance
             return w.OBJECT, encode(ObjectRef(len(self._objects)))
         if kind == w.EACH:
-            return w.VALUE, encode([self._one(target, asked) for asked in args])
+            frames = [self._one(target, asked) for asked in args]
+            return w.VALUE, crossed(encode, frames, "what was asked for at once")
         instance, name = target
         if kind == w.METHOD:
             return w.VALUE, self._guard.method(name, find_method(instance, name), (args, kwargs))
