@@ -29,15 +29,15 @@ UNNAMED = (
 # an assignment to something's attribute (but its own), or a word that is used to change what
 # belongs to others
 REACHES = re.compile(
-    r"^[ \t]*(?!self\.)\w+(?:\.\w+)+["
-    r" \t]*=(?!=)|\b(?:setattr|builtins|vars|gc|get_ipython)\b|__dict__|__code__",
+    r"^[ \t]*(?!self\.)\w+(?:\.\w+)+[ \t]*=(?!=)"
+    r"|\b(?:setattr|builtins|vars|gc|get_ipython)\b|__dict__|__code__",
     re.M,
 )
-
 # what changes how everything else computes
 SETS = re.compile(
-    r"\b(?:set_\w+|set(?:recursionlimit|switchinterval|trace|profile)|seed|manual_seed|seterr|use_\w+|filterwarnings|simplefilter|environ|chdir|signal"
-    r"|global|exec|eval|exit|locals|globals|patch\w*)\b"
+    r"\b(?:set_\w+|set(?:recursionlimit|switchinterval|trace|profile)|seed|manual_seed|seterr"
+    r"|use_\w+|filterwarnings|simplefilter|environ|chdir|signal|global|exec|eval|exit|locals"
+    r"|globals|patch\w*)\b"
 )
 # what torch loads a second's worth of modules for, when it is first used
 LOADS_MORE = re.compile(
@@ -78,9 +78,8 @@ class ExecutionPlan:
     def loads_more(self) -> bool:
         """Whether a cell seems to use what torch loads only then."""
         taken = (names for s in self.steps for names in FROM_TORCH.findall(s.source))
-        return any(LOADS_MORE.search(s.source) for s in self.steps) or any(
-            "compile" in names for names in taken
-        )
+        compiles = any("compile" in names for names in taken)
+        return compiles or any(LOADS_MORE.search(s.source) for s in self.steps)
 
     def order(self) -> list[str]:
         """The exercises as they are asked, from top to bottom."""
