@@ -14,6 +14,7 @@ from twophase.checks import registry
 from twophase.checks.answer import Asked, LocalAnswer, Twins, each
 from twophase.checks.exercise import Case
 from twophase.checks.judge import Bench, Verdict
+from twophase.checks.key_order import in_other_order
 from twophase.protocol import AnswerError
 from twophase.protocol.arguments import ArgumentGuard, lent
 from twophase.protocol.invoke import guarded
@@ -297,3 +298,60 @@ def test_no_known_mistake_passes_where_nobody_looks_at_arguments(
         for wrong in bench.exercise.misconceptions:
             answer = LocalAnswer(bench.exercise.namespace(wrong.answer))
             assert not bench.judge(answer, whole=False).right, (exercise_id, wrong.slug)
+
+
+def product(model: dict[str, int], times: list[dict[str, int]]) -> int:
+    return model["L"] * 10 + model["D"] + sum(one["a"] - one["b"] for one in times)
+
+
+def by_position(model: dict[str, int], times: list[dict[str, int]]) -> int:
+    layers, width = model.values()
+    return layers * 10 + width + sum(one["a"] - one["b"] for one in times)
+
+
+def deep_by_position(model: dict[str, int], times: list[dict[str, int]]) -> int:
+    return model["L"] * 10 + model["D"] + sum(a - b for a, b in (one.values() for one in times))
+
+
+NAMED = exercise(
+    "named",
+    "f",
+    product,
+    half,
+    lambda rng: [
+        Case("one", ({"L": 1, "D": 2}, [])),
+        Case("two", ({"L": 3, "D": 4},), {"times": [{"a": 1, "b": 5}]}),
+    ],
+)
+
+
+def test_an_answer_that_counts_on_the_order_of_a_dicts_keys_is_wrong_and_told_so() -> None:
+    assert judged(product, NAMED).right
+    for wrong in (by_position, deep_by_position):
+        verdict = judged(wrong, NAMED)
+        assert not verdict.right
+        assert "right at first, and wrong when asked with the keys of a dict in another order" in (
+            verdict.message
+        )
+
+
+def test_what_an_answer_keeps_is_not_taken_for_a_matter_of_keys() -> None:
+    calls: list[int] = []
+
+    def f(model: dict[str, int], times: list[dict[str, int]]) -> int:
+        calls.append(1)
+        return product(model, times) if len(calls) <= 2 else 0
+
+    assert "wrong when asked once more" in judged(f, NAMED).message
+
+
+def test_only_dicts_of_named_fields_are_turned_and_nothing_else_is_made_anew() -> None:
+    table, numbers = {3: "a", 1: "b"}, [1, 2]
+    case = Case("one", (table, numbers), {"x": {"only": 1}})
+    assert in_other_order(case) is case
+    case = Case("two", (numbers, [{"b": numbers, "a": {1: {"d": 1, "c": 2}}}]))
+    other = in_other_order(case)
+    assert other.args == case.args
+    assert other.args[0] is numbers
+    assert list(other.args[1][0]) == ["a", "b"]
+    assert list(other.args[1][0]["a"][1]) == ["c", "d"]

@@ -250,7 +250,7 @@ def test_raising_is_seen_by_its_class_and_a_stub_is_not_a_refusal() -> None:
 def test_a_value_far_larger_than_asked_for_is_judged_and_not_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("twophase.checks.judge.LARGEST_KEPT", 100)
+    monkeypatch.setattr("twophase.checks.modest.LARGEST_KEPT", 100)
     large = [[1]] * 200
     for wrong in (
         large,

@@ -14,6 +14,8 @@ from twophase.checks.answer import Answer, AskedOnce, LocalAnswer, Timed, Twins
 from twophase.checks.calls import Calls
 from twophase.checks.compare import difference
 from twophase.checks.exercise import Case, Exercise, Misconception
+from twophase.checks.key_order import in_other_order
+from twophase.checks.modest import modest
 from twophase.protocol import AnswerError
 from twophase.protocol.errors import JudgeFault, error_from
 
@@ -33,7 +35,6 @@ UNSEEN = {
     "protocol": "In a case that is not shown its process sent nonsense.",
 }
 LONGEST_MESSAGE = 800  # characters; an answer's own keys and strings may be megabytes
-LARGEST_KEPT = 100_000  # parts of a value: many times what any misconception shows
 PATIENCE = 3  # all cases of an exercise together may take this many times the limit of one
 
 
@@ -90,25 +91,6 @@ def _unusable(error: Exception) -> AnswerError:
     return AnswerError(
         "unusable", f"the check can do nothing with what your answer returned ({said})"
     )
-
-
-def _modest(value: Any) -> bool:
-    """Whether a value is small enough to be kept until the verdict: there may be dozens of
-    cases."""
-    left, todo = LARGEST_KEPT, [value]
-    while todo and left > 0:
-        one = todo.pop()
-        left -= (
-            1
-            + getattr(one, "nbytes", 0) // 64
-            + (len(one) // 64 if isinstance(one, str | bytes) else 0)
-        )
-        if isinstance(one, dict):
-            todo += one.values()
-            left -= len(one)
-        elif isinstance(one, list | tuple | set):
-            todo += one
-    return left > 0
 
 
 def _agree(seen: Seen, other: Seen, exercise: Exercise) -> bool:
@@ -184,7 +166,7 @@ class Bench:
         once = AskedOnce(answer)
         for case, expected in zip(self.cases, self.expected, strict=True):
             found, outcome = self._try(once, timed, case, expected)
-            seen.append(found if outcome.right or _modest(found) else TOO_LARGE)
+            seen.append(found if outcome.right or modest(found) else TOO_LARGE)
             outcomes.append(outcome)
             if outcome.error in FATAL or not (whole or outcome.right):
                 break
@@ -193,15 +175,23 @@ class Bench:
         return self._verdict(seen if whole else [], tuple(outcomes))
 
     def _again(self, answer: Answer, timed: Timed | None, outcomes: list[Outcome]) -> None:
-        """Ask the last case and the first once more, of an answer that was right: it must not have
-        kept anything. Its objects now come in pairs."""
+        """Ask the last case and the first once more, of an answer that was right, with the keys of
+        their dicts the other way round: it must not have kept anything, nor count on an order. Its
+        objects now come in pairs."""
         for i in dict.fromkeys((len(self.cases) - 1, 0)):
             case, expected = self.cases[i], self.expected[i]
-            _, outcome = self._try(Twins(answer), timed, case, expected)
-            if not outcome.right:
-                said = f"right at first, and wrong when asked once more: {outcome.message}"
-                outcomes[i] = replace(outcome, message=said[:LONGEST_MESSAGE])
-                break
+            other = in_other_order(case)
+            _, outcome = self._try(Twins(answer), timed, other, expected)
+            if outcome.right:
+                continue
+            how = "once more"
+            if other is not case:
+                _, plain = self._try(Twins(answer), timed, case, expected)
+                how = "with the keys of a dict in another order" if plain.right else how
+                outcome = outcome if plain.right else plain
+            said = f"right at first, and wrong when asked {how}: {outcome.message}"
+            outcomes[i] = replace(outcome, message=said[:LONGEST_MESSAGE])
+            break
 
     def _try(
         self, answer: Answer, timed: Timed | None, case: Case, expected: Any
