@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 import torch
+from exercise_tools import refused_by_a_fixed_case
 
 from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
@@ -322,6 +324,26 @@ class Floats(_manager.Right):
     """Numbers of its blocks are no ints."""
 
     def table(self, seq: str) -> Any:
+ORDERS: dict[str, Callable[[list[Any]], Iterable[Any]]] = {
+    "by number": sorted,
+    "by number, downwards": lambda blocks: sorted(blocks, reverse=True),
+    "as they appear": lambda blocks: blocks,
+    "as they appear, the last first": reversed,
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_log_looked_at_block_by_block_is_refused(order: str) -> None:
+    def diagnose(events: counts_log.Log) -> str:
+        known = list(dict.fromkeys(e["block"] for e in events))
+        own = [[e for e in events if e["block"] == block] for block in ORDERS[order](known)]
+        found = [counts_log.reference(history) for history in own]
+        faults = [said for said in found if said not in ("leak", "healthy")]
+        return faults[0] if faults else "leak" if "leak" in found else "healthy"
+
+    refused_by_a_fixed_case("paging-counts_log", {"diagnose": diagnose})
+
+
         return [float(block) for block in self.tables[seq]]
 
 

@@ -160,6 +160,19 @@ EDGES = {
     "two faults: release first": "t3 r3 r3 t4 t4",
     "two faults: taken first": "t3 t3 w3 r3 r3",
     "two faults: shared write, then used after free": "t1 s1 w1 r1 r1 r1",
+    # looked at block by block, in whatever order, one of these gives the later fault
+    "two blocks: the higher one is taken twice, then the lower one released twice": (
+        "t3 t5 t5 r3 r3 r5"
+    ),
+    "two blocks: the higher one is released twice, then the lower one taken twice": (
+        "t3 t5 r5 r5 t3 r3"
+    ),
+    "two blocks: the higher one is written while shared, then the lower one released twice": (
+        "t3 t5 s5 w5 r3 r3 r5 r5"
+    ),
+    "two blocks: the lower one comes second and goes wrong first": "t5 t3 t3 r5 r5 r3",
+    "two blocks: the lower one comes first and goes wrong first": "t3 t5 t3 r3 r5 r5",
+    "two blocks: the higher one comes first and goes wrong first": "t5 t3 t5 r5 r3 r3",
     "a fault at the very end": "t1 r1 t2 s2 r2 r2 r2",
 }
 
