@@ -17,6 +17,7 @@ from exercise_tools import refused_by_a_fixed_case
 from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.judge import judge
+from twophase.checks.misconceptions import replaced
 from twophase.checks.paging import (
     _beams,
     _broken_managers,
@@ -215,6 +216,16 @@ def test_the_reference_of_prefix_finds_what_the_block_manager_finds() -> None:
             table = manager.allocate(seq, len(tokens), found)
             manager.remember(seq, tokens)
             own.insert(tokens, table)
+
+
+def test_a_block_0_that_is_taken_for_none_is_refused() -> None:
+    parts = {
+        "            self.found.setdefault(self.key(tokens, i), table[i])": (
+            "            key = self.key(tokens, i)\n"
+            "            self.found[key] = self.found.get(key) or table[i]"
+        )
+    }
+    refused_by_a_fixed_case("paging-prefix", {"PrefixCache": replaced(prefix.Right, parts)})
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -105,6 +105,10 @@ def cases(rng: random.Random) -> list[Case]:
         ),
         "block 0, tokens 0": (2, [_insert([0, 0, 0], 1, 2), ("match", [0, 0, 0, 0, 0])]),
         "one 0 more": (2, [_insert([0, 0], 0, 2), ("match", [0, 0, 0]), ("match", [0, 1, 0])]),
+        "block 0 is known first, then another one alike": (
+            2,
+            [("insert", A, [0]), ("insert", A, [7]), ("match", [1, 2, 3])],
+        ),
         "digits that run together": (
             2,
             [_insert([1, 11], 9, 2), ("match", [11, 1, 2]), ("match", [1, 11, 2])],
