@@ -294,6 +294,25 @@ def test_an_admission_leaves_the_watermark_and_everybody_who_was_looked_at_has_a
         assert not taken or n_free - taken >= n_blocks * percent // 100
 
 
+@pytest.mark.parametrize(
+    "watermark",
+    [
+        "int(n_blocks * 0.01 * percent)",
+        "int(n_blocks / 100 * percent)",
+        "int(n_blocks * (percent / 100))",
+        "int(percent / 100 * n_blocks)",
+        "int(percent * 0.01 * n_blocks)",
+        "n_blocks - math.ceil(n_blocks * (1 - percent / 100))",
+        "int(n_blocks / (100 / percent)) if percent else 0",
+    ],
+)
+def test_a_watermark_that_floats_round_down_is_refused(watermark: str) -> None:
+    parts = {
+        "    watermark = n_blocks * percent // 100": f"    import math\n    watermark = {watermark}"
+    }
+    refused_by_a_fixed_case("paging-admit", {"admit": replaced(admit.reference, parts)})
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_in_every_case_of_block_size_somebody_runs_and_not_all_sizes_are_as_good(seed: int) -> None:
     near = []
@@ -303,6 +322,26 @@ def test_in_every_case_of_block_size_somebody_runs_and_not_all_sizes_are_as_good
         assert max(rates) > 0, case.name
         near.append(sum(rate >= block_size.NEAR * max(rates) for rate in rates) / len(rates))
     assert sum(share < 1 for share in near) > len(near) / 2
+
+
+ORDERS: dict[str, Callable[[list[Any]], Iterable[Any]]] = {
+    "by number": sorted,
+    "by number, downwards": lambda blocks: sorted(blocks, reverse=True),
+    "as they appear": lambda blocks: blocks,
+    "as they appear, the last first": reversed,
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_log_looked_at_block_by_block_is_refused(order: str) -> None:
+    def diagnose(events: counts_log.Log) -> str:
+        known = list(dict.fromkeys(e["block"] for e in events))
+        own = [[e for e in events if e["block"] == block] for block in ORDERS[order](known)]
+        found = [counts_log.reference(history) for history in own]
+        faults = [said for said in found if said not in ("leak", "healthy")]
+        return faults[0] if faults else "leak" if "leak" in found else "healthy"
+
+    refused_by_a_fixed_case("paging-counts_log", {"diagnose": diagnose})
 
 
 def test_a_log_of_the_right_manager_is_healthy() -> None:
@@ -335,26 +374,6 @@ class Floats(_manager.Right):
     """Numbers of its blocks are no ints."""
 
     def table(self, seq: str) -> Any:
-ORDERS: dict[str, Callable[[list[Any]], Iterable[Any]]] = {
-    "by number": sorted,
-    "by number, downwards": lambda blocks: sorted(blocks, reverse=True),
-    "as they appear": lambda blocks: blocks,
-    "as they appear, the last first": reversed,
-}
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_a_log_looked_at_block_by_block_is_refused(order: str) -> None:
-    def diagnose(events: counts_log.Log) -> str:
-        known = list(dict.fromkeys(e["block"] for e in events))
-        own = [[e for e in events if e["block"] == block] for block in ORDERS[order](known)]
-        found = [counts_log.reference(history) for history in own]
-        faults = [said for said in found if said not in ("leak", "healthy")]
-        return faults[0] if faults else "leak" if "leak" in found else "healthy"
-
-    refused_by_a_fixed_case("paging-counts_log", {"diagnose": diagnose})
-
-
         return [float(block) for block in self.tables[seq]]
 
 

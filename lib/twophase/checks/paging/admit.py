@@ -135,6 +135,10 @@ def cases(rng: random.Random) -> list[Case]:
         "half of a thousand blocks": ([1992, 4, 4, 4], 1000, 1000, 4, 50),
         "29 percent of 100 blocks": ([285, 284, 1], 100, 100, 4, 29),
         "58 percent of 50 blocks": ([84], 49, 50, 4, 58),
+        # 58 · 0.01 · 50, 29 / 100 · 100 and 25 / (100 / 44) are a little too small in floats
+        "50 percent of 58 blocks": ([117, 116, 1], 58, 58, 4, 50),
+        "100 percent of 29 blocks": ([1], 29, 29, 4, 100),
+        "44 percent of 25 blocks": ([57, 56, 1], 25, 25, 4, 44),
         "nobody waits": ([], 5, 10, 4, 20),
         "blocks of one token": ([3, 2, 1], 6, 10, 1, 10),
         "blocks of three": ([3, 4, 1], 8, 10, 3, 10),
