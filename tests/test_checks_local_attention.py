@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
+from exercise_tools import refused_by_a_fixed_case
 from test_local_attention import seen_from_the_end
 
 from twophase.checks import registry
-from twophase.checks.local_attention import _prefill_cases, _prefill_rings, _ring_cases, _stacks
+from twophase.checks.local_attention import (
+    _prefill_cases,
+    _prefill_rings,
+    _ring_cases,
+    _ring_logs,
+    _stacks,
+    ring_log,
+)
 from twophase.kernels.attention import visible
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.local_attention import RingKVCache
@@ -111,3 +119,32 @@ def test_the_scripts_of_the_ring_end_where_the_task_says() -> None:
     scripts = [(sizes[1], T) for _, sizes, blocks in _ring_cases.SCRIPTS for T in blocks]
     assert max(window for window, _ in scripts) == 1_000
     assert max(T for _, T in scripts) == 2_000
+
+
+@pytest.mark.parametrize("at_once", ["lost", "short", "sinks", "long"])
+def test_a_log_looked_at_query_by_query_is_refused(at_once: str) -> None:
+    """The first query that shows this decides, whatever a later one shows."""
+
+    def diagnose(window: int, passes: _ring_logs.Passes) -> str:
+        queries = [seen for block in passes for seen in block]
+        for n in range(1, min(len(queries), 50)):
+            if ring_log.reference(window, [queries[:n]]) == at_once:
+                return at_once
+        return ring_log.reference(window, passes)
+
+    refused_by_a_fixed_case("local_attention-ring_log", {"diagnose": diagnose})
+
+
+def test_a_lost_key_before_a_future_one_is_no_loss() -> None:
+    """Losses that no ring of one slot too few explains decide at once."""
+
+    def diagnose(window: int, passes: _ring_logs.Passes) -> str:
+        for p, seen in enumerate(s for block in passes for s in block):
+            if any(s > p for s in seen):
+                return "future"
+            missing = set(_ring_logs.window_of(p, window)) - set(seen)
+            if missing and not (p >= window - 1 and missing == {p - window + 1}):
+                return "lost"
+        return ring_log.reference(window, passes)
+
+    refused_by_a_fixed_case("local_attention-ring_log", {"diagnose": diagnose})

@@ -158,6 +158,32 @@ def fixed() -> list[tuple[str, int, Passes]]:
         ("every key one too old", 4, log(4, ONES, shifted)),
         ("a key lost, another kept", 4, edited(plain, 9, [0, 7, 8, 9])),
         ("a key lost, a future one seen", 4, edited(log(4, [4, 1, 3]), 6, [3, 5, 6, 7])),
+        # the order of the questions counts, not that of the queries
+        (
+            "an early key lost, a later query sees a future one",
+            3,
+            edited(edited(log(3, [1, 1, 1, 2]), 1, [1]), 3, [1, 2, 3, 4]),
+        ),
+        (
+            "a middle key lost, a later query sees a future one",
+            4,
+            edited(edited(log(4, [4, 1, 3]), 4, [1, 2, 4]), 6, [3, 4, 5, 6, 7]),
+        ),
+        (
+            "one slot too few, and in the end a future key is seen",
+            4,
+            edited(log(4, [1] * 6 + [2], one_short), 6, [3, 4, 5, 6, 7]),
+        ),
+        (
+            "an older key seen, a later query sees a future one",
+            4,
+            edited(edited(log(4, [4, 2, 2]), 4, [0, 1, 2, 3, 4]), 6, [3, 4, 5, 6, 7]),
+        ),
+        (
+            "an older key seen, a later query loses one",
+            4,
+            edited(edited(plain, 9, [5, 6, 7, 8, 9]), 11, [8, 9, 11]),
+        ),
         (
             "the last query alone misses a key",
             5,
