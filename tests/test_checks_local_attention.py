@@ -14,6 +14,7 @@ from twophase.checks.local_attention import (
     _ring_cases,
     _ring_logs,
     _stacks,
+    ring,
     ring_log,
 )
 from twophase.kernels.attention import visible
@@ -148,3 +149,35 @@ def test_a_lost_key_before_a_future_one_is_no_loss() -> None:
         return ring_log.reference(window, passes)
 
     refused_by_a_fixed_case("local_attention-ring_log", {"diagnose": diagnose})
+
+
+class _SlotsOnce(ring.Right):
+    """Its keys are right the first time that they are asked for after an append."""
+
+    fresh = True
+
+    @property
+    def keys(self) -> torch.Tensor:
+        first, self.fresh = self.fresh, False
+        return self.held if first else torch.zeros_like(self.held)
+
+    @keys.setter
+    def keys(self, held: torch.Tensor) -> None:
+        self.held, self.fresh = held, True
+
+    def append(self, k: torch.Tensor, v: torch.Tensor) -> _ring_cases.Pair:
+        self.fresh = True
+        keys = self.keys
+        found = (
+            torch.cat([self.before(keys), k], dim=1),
+            torch.cat([self.before(self.values), v], dim=1),
+        )
+        self.store(keys, k)
+        self.store(self.values, v)
+        self.length += k.shape[1]
+        self.fresh = True
+        return found
+
+
+def test_slots_that_are_right_at_the_first_look_only_are_refused() -> None:
+    refused_by_a_fixed_case("local_attention-ring", {"RingCache": _SlotsOnce})
