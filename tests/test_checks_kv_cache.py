@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from exercise_tools import refused_by_a_fixed_case
 
 from twophase.checks import registry
+from twophase.checks.kv_cache import rope_cached
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.span import Span
 from twophase.measure.meter import Meter
@@ -37,3 +41,22 @@ def test_the_bytes_a_step_should_move_are_those_the_meter_counts(seed: int) -> N
     assert len(metered) > 10
     for sizes in metered:
         assert exercise.reference(*sizes) == _measured(*sizes), sizes
+
+
+@pytest.mark.parametrize("kept", ["the widest", "the narrowest"])
+def test_frequencies_kept_by_theta_alone_are_refused(kept: str) -> None:
+    """Cut to the width, or computed anew where they are too few."""
+    known: dict[float, int] = {}  # the width that the frequencies of a theta are those of
+
+    def turn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, n_cached: int, theta: float) -> Any:
+        H = q.shape[-1]
+        other = known.setdefault(theta, H)
+        if other < H:
+            other = H
+            known[theta] = H if kept == "the widest" else known[theta]
+        pair = torch.arange(H // 2, dtype=torch.float64)
+        positions = rope_cached._positions(q, n_cached).double()
+        angles = positions[:, None] * theta ** (-2 * pair / other)
+        return rope_cached._turn(q, angles), rope_cached._turn(k, angles), v
+
+    refused_by_a_fixed_case("kv_cache-rope_cached", {"turn": turn})

@@ -168,11 +168,17 @@ def _case(
 
 def cases(rng: random.Random) -> list[Case]:
     """An empty cache, one new token, a block of new tokens; positions where every pair has turned
-    visibly; one width with two thetas; more of each size than any constant, positions too."""
+    visibly; one width with two thetas, one theta with two widths; more of each size than any
+    constant, positions too."""
     return [
         _case(rng, 1, 1, 1, 1, 4, 0),
         _case(rng, 1, 1, 2, 1, 4, 3),
         _case(rng, 1, 1, 2, 1, 4, 3, 500.0),
+        # frequencies that are kept by theta alone are those of another width
+        _case(rng, 1, 2, 2, 1, 8, 5, 700.0),
+        _case(rng, 1, 2, 2, 1, 4, 5, 700.0),
+        _case(rng, 1, 2, 2, 1, 4, 5, 300.0),
+        _case(rng, 1, 2, 2, 1, 8, 5, 300.0),
         _case(rng, 1, 3, 2, 1, 6, 0),
         _case(rng, 1, 3, 2, 1, 6, 1),
         _case(rng, 2, 4, 6, 2, 8, rng.randrange(5, 90), of_values=2.0**16),
