@@ -16,7 +16,7 @@ from twophase.checks.exercise import Case
 from twophase.checks.judge import Bench, Verdict
 from twophase.checks.key_order import in_other_order
 from twophase.protocol import AnswerError
-from twophase.protocol.arguments import ArgumentGuard, lent
+from twophase.protocol.arguments import LATELY, ArgumentGuard, lent
 from twophase.protocol.invoke import guarded
 
 
@@ -118,6 +118,9 @@ def test_an_argument_that_changes_is_named() -> None:
         ArgumentGuard().function("f", f, (([1], {}), {}))
 
 
+CHANGED_LATER = "had returned, your code went on to change what it had been given"
+
+
 def test_an_argument_that_is_kept_and_changed_in_a_later_call_is_told() -> None:
     kept: list[list[int]] = []
 
@@ -128,9 +131,68 @@ def test_an_argument_that_is_kept_and_changed_in_a_later_call_is_told() -> None:
         return len(values)
 
     answer = LocalAnswer({"f": f})
-    assert [answer.call("f", [1, 2]), answer.call("f", [3])] == [2, 1]
-    with pytest.raises(AnswerError, match="after f had returned, your code went on to change"):
-        answer.call("f", [1, 2])
+    assert answer.call("f", [1, 2]) == 2
+    with pytest.raises(AnswerError, match=f"after f {CHANGED_LATER}"):
+        answer.call("f", [3])
+
+
+def test_an_argument_that_changes_long_after_is_told_when_it_is_handed_over_again() -> None:
+    kept: list[list[int]] = []
+
+    def f(values: list[int]) -> int:
+        kept.append(values)
+        if len(kept) == 2 * LATELY:
+            kept[0].append(0)
+        return len(values)
+
+    answer = LocalAnswer({"f": f})
+    assert {answer.call("f", [i]) for i in range(2 * LATELY)} == {1}
+    with pytest.raises(AnswerError, match=f"after f {CHANGED_LATER}"):
+        answer.call("f", [0])
+
+
+class Adopts:
+    """The first list becomes its own; a later call, of whatever kind, writes into it."""
+
+    def __init__(self) -> None:
+        self.held: list[int] | None = None
+
+    def append(self, values: list[int]) -> list[int]:
+        if self.held is None:
+            self.held = values
+        else:
+            self.held += values
+        return self.held
+
+    def reset(self) -> None:
+        if self.held:
+            self.held.clear()
+
+    def pad(self, n: int) -> None:
+        if self.held:
+            self.held += [0] * n
+
+
+@pytest.mark.parametrize("later", [("append", [3]), ("reset",), ("pad", 2)])
+def test_an_object_that_adopts_what_it_was_given_is_told_though_it_returned_it(later: Any) -> None:
+    adopts = LocalAnswer({"Adopts": Adopts}).new("Adopts")
+    assert adopts.call("append", [1, 2]) == [1, 2]
+    with pytest.raises(AnswerError, match=f"after append {CHANGED_LATER}"):
+        adopts.call(*later)
+    assert adopts.call("append", []) is not None  # it is told once
+
+
+def test_a_state_that_comes_back_may_be_changed_though_it_was_an_argument_once() -> None:
+    def grow(state: list[int], token: int | None) -> list[int]:
+        if token is not None:
+            state.append(token)
+        return state
+
+    answer = LocalAnswer({"grow": grow})
+    state = answer.call("grow", [7], None)
+    for token in (None, 1, 2, 3):
+        state = answer.call("grow", state, token)
+    assert state == [7, 1, 2, 3]
 
 
 def test_a_state_that_it_returned_may_be_kept_and_changed_in_a_later_call() -> None:

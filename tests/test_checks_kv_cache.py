@@ -9,7 +9,8 @@ import torch
 from exercise_tools import refused_by_a_fixed_case
 
 from twophase.checks import registry
-from twophase.checks.kv_cache import rope_cached
+from twophase.checks.judge import judge
+from twophase.checks.kv_cache import cache, ragged, rope_cached
 from twophase.kernels.kv_cache import KVCache
 from twophase.kernels.span import Span
 from twophase.measure.meter import Meter
@@ -60,3 +61,38 @@ def test_frequencies_kept_by_theta_alone_are_refused(kept: str) -> None:
         return rope_cached._turn(q, angles), rope_cached._turn(k, angles), v
 
     refused_by_a_fixed_case("kv_cache-rope_cached", {"turn": turn})
+
+
+class _AdoptsTheFirstBlock(cache.Right):
+    """A block that fills the cache becomes its buffer, and what comes after a reset goes there."""
+
+    def append(self, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.length == 0 and k.shape[1] == self.S_max:
+            self.keys, self.values = k, v
+        return super().append(k, v)
+
+
+class _AdoptsAFullBlock(ragged.Right):
+    """The like for many sequences: shorter ones grow in the caller's tensor."""
+
+    def append(self, k: torch.Tensor, v: torch.Tensor, n_new: list[int]) -> Any:
+        if not any(self.lengths) and k.shape[1] == self.S_max:
+            self.keys, self.values = k, v
+        return super().append(k, v, n_new)
+
+
+@pytest.mark.parametrize(
+    ("slug", "made"),
+    [
+        ("cache", {"KVCache": _AdoptsTheFirstBlock}),
+        ("ragged", {"RaggedKVCache": _AdoptsAFullBlock}),
+    ],
+)
+def test_a_cache_that_writes_into_what_it_was_given_earlier_is_refused(
+    slug: str, made: dict[str, Any]
+) -> None:
+    refused_by_a_fixed_case(f"kv_cache-{slug}", made)
+    assert (
+        "went on to change what it had been given"
+        in judge(registry.load(f"kv_cache-{slug}"), made).message
+    )

@@ -8,12 +8,14 @@ from exercise_tools import refused_by_a_fixed_case
 from test_local_attention import seen_from_the_end
 
 from twophase.checks import registry
+from twophase.checks.judge import judge
 from twophase.checks.local_attention import (
     _prefill_cases,
     _prefill_rings,
     _ring_cases,
     _ring_logs,
     _stacks,
+    prefill,
     ring,
     ring_log,
 )
@@ -181,3 +183,36 @@ class _SlotsOnce(ring.Right):
 
 def test_slots_that_are_right_at_the_first_look_only_are_refused() -> None:
     refused_by_a_fixed_case("local_attention-ring", {"RingCache": _SlotsOnce})
+
+
+class _AdoptsTheText(_prefill_rings.Right):
+    """The first block's list is the text, to which the others are added."""
+
+    text: list[int] | None = None
+
+    def feed(self, tokens: list[int]) -> list[list[int]]:
+        seen = super().feed(tokens)
+        if self.text is None:
+            self.text = tokens
+        else:
+            self.text += tokens
+        return seen
+
+
+class _AdoptsTheSlots(_prefill_rings.Right):
+    """A block that fills the slots becomes their list."""
+
+    def feed(self, tokens: list[int]) -> list[list[int]]:
+        fits = len(tokens) == self.window and self.length % self.window == 0
+        seen = super().feed(tokens)
+        if fits:
+            self.slots = tokens
+        return seen
+
+
+@pytest.mark.parametrize("adopts", [_AdoptsTheText, _AdoptsTheSlots])
+def test_a_ring_that_goes_on_using_the_callers_list_is_refused(adopts: type) -> None:
+    answer = {"Ring": adopts, "expose": prefill.expose}
+    refused_by_a_fixed_case("local_attention-prefill", answer)
+    verdict = judge(registry.load("local_attention-prefill"), answer)
+    assert "went on to change what it had been given" in verdict.message

@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from twophase.protocol.arrays import described
 from twophase.protocol.codec import MAX_FRAME_BYTES, Callback, decode, encode, encode_each
@@ -20,6 +20,8 @@ FIXED = frozenset((int, float, bool, str, type(None)))  # no call can change one
 KEPT = 16  # sets of arguments of each function, for the time when they are handed over again
 LARGEST_KEPT = 2**20  # bytes of each
 MOST_KEPT = 64 * 2**20  # bytes of all
+LATELY = 8  # sets of arguments, of all functions together, that are looked at after each call
+LATELY_BYTES = 2**16  # of these together: more would take too long each time
 ARRAY = b"array"  # begins what tells an array: a frame begins with 0, what is written differently
 
 
@@ -51,6 +53,46 @@ class _Loan:
         return any(_print(result) != was for result, was in self._results)
 
 
+class _Given(NamedTuple):
+    """What a call was given: as objects, as it was, and how much the answer had returned by
+    then."""
+
+    called: str
+    given: Args
+    was: list[bytes]
+    n_returned: int
+
+
+class _Lately:
+    """What the last calls were given: an answer may hold on to it, and change it in a later
+    call."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Given] = []
+
+    def add(self, called: str, given: Args, was: list[bytes | None], n_returned: int) -> None:
+        prints = [p for p in was if p is not None]
+        if len(prints) < len(was):  # an object of the answer's own: nobody can tell
+            return
+        # the same objects again may have been returned in between
+        calls = [c for c in self._calls if c.given is not given][1 - LATELY :]
+        calls.append(_Given(called, given, prints, n_returned))
+        while sum(len(p) for c in calls for p in c.was) > LATELY_BYTES:
+            del calls[0]
+        self._calls = calls
+
+    def changed(self) -> list[tuple[_Given, bytes]]:
+        """What has changed since, each part as it was. It is told once."""
+        found: list[tuple[_Given, bytes]] = []
+        for call in self._calls:
+            now = _prints(call.given)
+            found += [(call, was) for was, is_ in zip(call.was, now, strict=True) if was != is_]
+        if found:
+            told = [id(call) for call, _ in found]
+            self._calls = [call for call in self._calls if id(call) not in told]
+        return found
+
+
 class ArgumentGuard:
     """Makes the calls of one answer, and keeps what it needs to look at them again.
 
@@ -64,6 +106,8 @@ class ArgumentGuard:
         self._kept_bytes = 0
         self._gave: dict[str, tuple[Any, bytes]] = {}  # the time before, by what was called
         self._own: deque[bytes] = deque(maxlen=4 * KEPT)  # frames of what it returned
+        self._n_returned = 0  # all of them, also those no longer kept
+        self._lately = _Lately()
 
     def function(self, called: str, function: Callable[..., Any], given: Args) -> bytes:
         """The frame of function(*args, **kwargs). Raises AnswerError as `method` does; also
@@ -89,11 +133,14 @@ class ArgumentGuard:
 
     def made(self, called: str, function: Callable[..., Any], given: Args) -> Any:
         """function(*args, **kwargs) itself. Raises AnswerError as `guarded` does; also (unusable)
-        if it changes its arguments."""
+        if it changes its arguments, or those of one of the last calls."""
         if all(type(value) in FIXED for value in (*given[0], *given[1].values())):
-            return guarded(function, *given)
+            value = guarded(function, *given)
+            self._still_as_given()
+            return value
         before = _prints(given)
-        args, kwargs = self._same(called, before, given)
+        n_returned = self._n_returned
+        same = args, kwargs = self._same(called, before, given)
         loans = [_Loan(a) if lends(a) else a for a in args]
         value = guarded(function, tuple(loans), kwargs)
         for i, (was, now) in enumerate(zip(before, _prints((args, kwargs)), strict=True)):
@@ -112,18 +159,30 @@ class ArgumentGuard:
                     " belongs to the caller; work on a copy",
                     ("ChangedArgument",),
                 )
+        self._still_as_given()
+        self._lately.add(called, same, before, n_returned)
         return value
+
+    def _still_as_given(self) -> None:
+        for call, was in self._lately.changed():
+            # what it returned afterwards, a view perhaps, does not make an argument its own
+            if not self._returned(was, since=call.n_returned):
+                raise _changed_later(call.called)
 
     def _crossed(self, called: str, value: Any) -> bytes:
         frame: bytes = crossed(encode, value, f"what {called} returned")
         if type(value) not in FIXED:
             self._own.append(frame)
+            self._n_returned += 1
         return frame
 
-    def _returned(self, was: bytes | None) -> bool:
-        """Whether the answer returned this itself, alone or as one of a few. What it returned is
-        looked at only here: few answers change what they are given."""
-        return any(was in _parts(decode(frame)) for frame in reversed(self._own))
+    def _returned(self, was: bytes | None, since: int | None = None) -> bool:
+        """Whether the answer returned this itself, alone or as one of a few; `since` it had
+        returned so much, it no longer counts. What it returned is looked at only here: few answers
+        change what they are given."""
+        later = 0 if since is None else self._n_returned - since
+        before = [*self._own][: max(0, len(self._own) - later)]
+        return any(was in _parts(decode(frame)) for frame in reversed(before))
 
     def _same(self, called: str, before: list[bytes | None], given: Args) -> Args:
         """The arguments as the objects that they were the last time, functions excepted. Raises
@@ -142,13 +201,17 @@ class ArgumentGuard:
             return given
         changed = [was for was, now in zip(before, _prints(kept), strict=True) if was != now]
         if not all(map(self._returned, changed)):
-            raise AnswerError(
-                "unusable",
-                f"after {called} had returned, your code went on to change what it had been given:"
-                " that belongs to the caller; work on a copy",
-                ("ChangedArgument",),
-            )
+            raise _changed_later(called)
         return given if changed else kept
+
+
+def _changed_later(called: str) -> AnswerError:
+    return AnswerError(
+        "unusable",
+        f"after {called} had returned, your code went on to change what it had been given: that"
+        " belongs to the caller; work on a copy",
+        ("ChangedArgument",),
+    )
 
 
 def _prints(given: Args) -> list[bytes | None]:
