@@ -10,13 +10,16 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
+from exercise_tools import refused_by_a_fixed_case
 
 from twophase.checks.law import law
+from twophase.checks.misconceptions import replaced
 from twophase.checks.speculative_decoding import (
     _broken_verifiers,
     _printed,
     _rule,
     accept,
+    choose,
     lookup,
     snippet,
     tree_mask,
@@ -127,3 +130,11 @@ def test_the_reference_of_the_tree_is_the_kernels() -> None:
         assert bool(mask[:, :n_cached].all())
         assert torch.equal(mask[:, n_cached:], kernel.tree_mask(parents)[1:, 1:])
         assert positions == [n_cached + depth - 1 for depth in kernel.depths(parents)]
+
+
+def test_a_draft_without_room_does_not_end_the_search() -> None:
+    whole = "        if draft and d.fits(target, machine, draft, B):\n"
+    ends = "        if draft and not d.fits(target, machine, draft, B):\n            break\n"
+    parts = {whole: f"{ends}        if draft:\n"}
+    answer = replaced(choose.reference, parts)
+    refused_by_a_fixed_case("speculative_decoding-choose", {"choose": answer})

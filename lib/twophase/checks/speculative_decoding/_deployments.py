@@ -100,6 +100,12 @@ def tight(rng: random.Random, B: int, over: float) -> Situation:
     return target, machine | {"memory_bytes": needed - over}, drafts, B
 
 
+def turned(situation: Situation) -> Situation:
+    """The drafts in the reverse order."""
+    target, machine, drafts, B = situation
+    return target, machine, drafts[::-1], B
+
+
 def slow_chip(situation: Situation, flops_per_s: float) -> Situation:
     target, machine, drafts, B = situation
     return target, machine | {"flops_per_s": flops_per_s}, drafts, B

@@ -201,6 +201,7 @@ def cases(rng: random.Random) -> list[Case]:
         ("a tiny draft, a hundred places", d.one(1, 0.0005, [0.995] * 100)),
         ("a hundred drafts, the last one good", d.last_of_many(100)),
         ("a slow disk", d.one(1, 0.05, [0.8] * 5, bytes_per_s=2.0**33)),
+        ("a draft that lacks a byte of room before one that fits", d.turned(d.tight(r, 3, 1.0))),
         ("a hundred small drafts", d.made(r, 1, sizes=tuple(0.001 * i for i in range(1, 101)))),
     ]
     fresh = [(f"fresh {i + 1}", d.made(rng, rng.choice((1, 16, 96)))) for i in range(4)]
