@@ -9,12 +9,23 @@ from typing import Any
 
 import pytest
 import torch
+from exercise_tools import refused_by_a_fixed_case
 
 from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
 from twophase.checks.judge import Bench
+from twophase.checks.misconceptions import replaced
 from twophase.checks.sharding import _layouts as layouts
-from twophase.checks.sharding import _logs, choose, heads, length, mlp, ring, summed
+from twophase.checks.sharding import (
+    _logs,
+    choose,
+    heads,
+    length,
+    mlp,
+    ring,
+    summed,
+    which_layout,
+)
 from twophase.kernels import sharding as kernels
 from twophase.kernels.collectives import Comm, ring_all_reduce, simulate
 from twophase.measure.collectives import Tracer
@@ -208,3 +219,35 @@ def test_no_case_of_the_choice_is_decided_near_its_margin() -> None:
             model, workload, machine = case.args
             edges = (1.02, 1.1) if case.name.startswith("unseen") else (1.045, 1.055)
             assert choose.clear({**model, **workload, **machine}, *edges), case.name
+
+
+def faults_layer_by_layer(turn: int) -> Callable[[_logs.Events, _logs.Model], str]:
+    """Which fault the first layer with one has, or with a `turn` of -1 the last one."""
+
+    def diagnose(events: _logs.Events, m: _logs.Model) -> str:
+        for layer in range(m["L"])[::turn]:
+            fault = which_layout.reference([e for e in events if e["layer"] == layer], m)
+            if fault.startswith("reduced"):
+                return fault
+        return which_layout.reference(events, m)
+
+    return diagnose
+
+
+def ops_of_one_layer(at: int) -> Callable[..., Any]:
+    """The kinds of op are those of the layer of the first event, or of the last one."""
+    one = f'for e in inside if e["layer"] == inside[{at}]["layer"]'
+    return replaced(which_layout.reference, {'{e["op"] for e in inside': f'{{e["op"] {one}'})
+
+
+LAYOUT_READ_BY_LAYERS = {
+    "the first fault": faults_layer_by_layer(1),
+    "the last fault": faults_layer_by_layer(-1),
+    "the first layer's ops": ops_of_one_layer(0),
+    "the last layer's ops": ops_of_one_layer(-1),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUT_READ_BY_LAYERS)
+def test_a_fixed_log_refuses_labels_of_single_layers(name: str) -> None:
+    refused_by_a_fixed_case("sharding-which_layout", {"diagnose": LAYOUT_READ_BY_LAYERS[name]})

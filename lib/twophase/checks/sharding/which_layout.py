@@ -134,6 +134,10 @@ def _mixed(m: Model) -> list[tuple[str, Events]]:
     short = _logs.reduced_in_part(sums[:1], m, 0)
     unsummed = [e for e in log("length", m) if e["op"] != "all_reduce"]
     gather = _logs.event("all_gather", 1, m["n"], m["B"] * m["D"] * m["bytes"])
+    scattered = [
+        _logs.event("reduce_scatter", i, m["n"], m["B"] * m["D"] * m["bytes"])
+        for i in (0, m["L"] - 1)
+    ]
     sent = _logs.event("send", m["L"] - 1, 2, m["B"] * m["D"] * m["bytes"])
     return [
         ("nothing in layers, something in embedding and head", outside),
@@ -142,6 +146,8 @@ def _mixed(m: Model) -> list[tuple[str, Events]]:
         ("gathers and exchanges, no sums", unsummed),
         ("gathers, and a send", [*log("gathered", m), sent]),
         ("sums and a gather, no exchange", [*tensor, gather]),
+        ("a reduce-scatter in layer 0, sums in the others", [scattered[0], *sums[2:]]),
+        ("a reduce-scatter in the last layer, sums in the others", [*sums[:-2], scattered[1]]),
         ("reduce-scatters, and a sum of one sequence", [*stationary, *short]),
         ("reduce-scatters, and three sums in layer 0", [*stationary, *sums[:2], sums[0]]),
     ]
@@ -170,6 +176,7 @@ def cases(rng: random.Random) -> list[Case]:
                 case(f"{label}, a sum made twice", _logs.reduced_twice(events, at), m),
             ]
     both = _logs.reduced_twice(_logs.reduced_in_part(log("tensor", m), m, 0), 4)
+    turned = _logs.reduced_in_part(_logs.reduced_twice(log("tensor", m), 0), m, 4)
     lacking = _logs.reduced_in_part(log("tensor", m), m, 2, n_rows=m["B"] - 1)
     wide, narrow = (model(rng, L=2, bytes=b) for b in (4, 1))
     lacking_wide, lacking_narrow = (
@@ -190,6 +197,7 @@ def cases(rng: random.Random) -> list[Case]:
         *whole,
         *faults,
         case("both faults", both, m),
+        case("both faults, the second one in an earlier layer", turned, m),
         case("tensor, a sum that lacks one sequence", lacking, m),
         case("the same in numbers of 4 bytes", lacking_wide, wide),
         case("the same in numbers of 1 byte", lacking_narrow, narrow),
