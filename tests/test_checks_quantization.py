@@ -55,6 +55,21 @@ def _first_width(log: Any) -> str:
     return "tokens" if any(map(activation_log.massive, layers)) else "healthy"
 
 
+def _layer_by_layer(turn: int) -> dict[str, Any]:
+    """What the first layer that has a label says, or with a `turn` of -1 the last one."""
+
+    def diagnose(log: Any) -> str:
+        scattered = 2 * sum(bool(activation_log.outliers(e["x"])) for e in log) > len(log)
+        for rows in [*activation_log.by_layer(log).values()][::turn]:
+            if activation_log.stands_out(rows):
+                return "channels"
+            if not scattered and activation_log.massive(rows):
+                return "tokens"
+        return "scattered" if scattered else "healthy"
+
+    return {"diagnose": diagnose}
+
+
 def _without_a_last_zero(codes: list[int], bits: int) -> list[int]:
     """The byte that is begun is written only if something is in it."""
     found = pack.pack(codes, bits)
@@ -85,6 +100,8 @@ NEARLY_RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "900 entries": ("activation_log", _diagnosed({"layers = ": "log = log[:900]\n    layers = "})),
     "the first entry's width": ("activation_log", {"diagnose": _first_width}),
+    "the first layer with a label": ("activation_log", _layer_by_layer(1)),
+    "the last layer with a label": ("activation_log", _layer_by_layer(-1)),
     "steps below 1e-8 taken for 0": (
         "cache_axes",
         {"round_cached": replaced(cache_axes.reference, {"step == 0": "step < 1e-8"})},

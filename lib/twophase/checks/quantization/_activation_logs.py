@@ -101,6 +101,10 @@ EDGES: dict[str, Log] = {
     "a massive token in the second layer": _log([FLAT] * 9)
     + _log([[9] * 8, *[FLAT] * 9], 1)
     + _log([FLAT] * 9, 2),
+    "a massive token in layer 0, one channel in layer 1": _log([[9] * 8, *[FLAT] * 9])
+    + _log([JUST] * 3, 1),
+    "one channel in layer 0, a massive token in layer 1": _log([JUST] * 3)
+    + _log([[9] * 8, *[FLAT] * 9], 1),
     "two outliers in an entry": _log([_row({c: 100, 9: 100}, 16) for c in range(3)]),
     "two outliers in one entry of three": _log([_row({0: 100, 9: 100}, 16)] + [_row({}, 16)] * 2),
     "scattered, and a massive token": _log([_row({c: 22 * (1 + 9 * (c == 0))}) for c in range(8)]),
