@@ -49,6 +49,21 @@ def _first_count(log: Any) -> str:
     return "bursty" if 2 * bursts > len(log) else "healthy"
 
 
+def _layer_by_layer(turn: int) -> Any:
+    """What the first layer that has a label says, or with a `turn` of -1 the last one."""
+
+    def diagnose(log: Any) -> str:
+        for visits in [*load_log.sums(log).values()][::turn]:
+            if load_log.dead(visits):
+                return "dead"
+            if load_log.skewed(visits):
+                return "skewed"
+        bursts = sum(load_log.skewed(e["visits"]) for e in log)
+        return "bursty" if 2 * bursts > len(log) else "healthy"
+
+    return diagnose
+
+
 NEARLY_RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
     "experts drawn one by one": ("critical", {"critical": _bound}),
     "k/E as a float": (
@@ -60,11 +75,22 @@ NEARLY_RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
             )
         },
     ),
+    "the share of a hundredth as a float": (
+        "seats",
+        {
+            "seats": replaced(
+                seats.reference,
+                {"-(-percent * n * k // (100 * E))": "math.ceil(percent * (n * k / (100 * E)))"},
+            )
+        },
+    ),
     "500 entries": (
         "load_log",
         {"diagnose": replaced(load_log.reference, {"sums(log)": "sums(log[:500])"})},
     ),
     "the first entry's experts": ("load_log", {"diagnose": _first_count}),
+    "the first layer with a label": ("load_log", {"diagnose": _layer_by_layer(1)}),
+    "the last layer with a label": ("load_log", {"diagnose": _layer_by_layer(-1)}),
     "a byte in a thousand million too much": (
         "choose",
         {

@@ -138,6 +138,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("a float would round up", ([[0]] * 100, 10, 110)),
         Case("a float share would round up", ([[0, 1]] * 50, 3, 105)),
         Case("k/E as a float would round up", ([[0]] * 25, 11, 220)),
+        Case("n·k/(100·E) as a float would round up", ([[0]] * 14, 2, 100)),
         Case("rounded up once", ([[0]] * 7, 3, 40)),
         Case("a hundredth of a place more", ([[0]] * 7, 3, 43)),
         Case("2,053 experts", (drawn(40, 2053, 1)[:1] * 40, 2053, 100)),
