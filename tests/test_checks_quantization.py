@@ -27,6 +27,7 @@ from twophase.checks.quantization import (
     outlier_product,
     pack,
     qlora_bytes,
+    snippet,
 )
 
 Tensor = torch.Tensor
@@ -213,3 +214,24 @@ def test_grids_of_another_shape_are_told_what_they_should_be(absmax: Any, says: 
 
     verdict = Bench(grids.EXERCISE).judge(LocalAnswer({"two_grids": two_grids}))
     assert re.search(says, verdict.message)
+
+
+def _other_names(w: Tensor, group: int = 128, bits: int = 4) -> Any:
+    return snippet.right(w, group, bits)
+
+
+@pytest.mark.parametrize(
+    ("quantize_group", "says"),
+    [
+        (_other_names, "unexpected keyword argument 'weight'"),
+        (snippet.exchanged, "have each other's names"),
+    ],
+)
+def test_the_names_of_a_quantizers_parameters_are_asked_for(quantize_group: Any, says: str) -> None:
+    functions = {"expose": snippet.expose, "quantize_group": quantize_group}
+    refused_by_a_fixed_case("quantization-snippet", functions)
+    verdict = Bench(snippet.EXERCISE).judge(LocalAnswer(functions))
+    assert [o.case for o in verdict.outcomes if not o.right] == [
+        "repaired: called by the names of its parameters"
+    ]
+    assert says in verdict.message

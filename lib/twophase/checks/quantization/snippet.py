@@ -166,11 +166,26 @@ wrong.add(
 )
 
 
+def exchanged(
+    weight: Tensor, bits: int = 128, group_size: int = 4
+) -> tuple[Tensor, Tensor, Tensor]:
+    return right(weight, bits, group_size)
+
+
+wrong.add(
+    "names_exchanged",
+    {"quantize_group": exchanged},
+    "plausible",
+    "Your group_size and bits have each other's names: by place your function is right, and"
+    " quantize_group(weight, group_size=3, bits=5) makes groups of 5.",
+)
+
+
 def observe(answer: Answer, case: Case) -> dict[str, Any]:
-    """A case with a fault's name asks whether `expose` shows it; one with a tensor runs the
-    repaired function."""
-    if not isinstance(case.args[0], str):
-        return {"codes, scales, lows": answer.call("quantize_group", *case.args)}
+    """A case with a fault's name asks whether `expose` shows it; the others run the repaired
+    function, one of them by the names of its parameters: the task gives them."""
+    if not case.args or not isinstance(case.args[0], str):
+        return {"codes, scales, lows": answer.call("quantize_group", *case.args, **case.kwargs)}
     inputs = plain(answer.call("expose"))
     if found := problem(inputs):
         return {"the inputs": found, "an input shows it": False}
@@ -179,8 +194,8 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Widths that the group divides and does not; every number of bits; one side of zero; equal
-    numbers and zeros; one number; sizes past any constant; then the faults to expose."""
+    """Widths that the group divides and does not; every number of bits; one side of zero; by name;
+    equal numbers and zeros; one number; sizes past any constant; then the faults to expose."""
 
     def case(name: str, w: Tensor, group: int, bits: int, public: bool = True) -> Case:
         assert clear(w, group, bits), name
@@ -189,6 +204,11 @@ def cases(rng: random.Random) -> list[Case]:
     def fresh(O: int, I: int, group: int, bits: int, public: bool = True) -> Case:
         return case(f"[{O}, {I}]", drawn(rng, O, I, group, bits), group, bits, public)
 
+    by_name = {
+        "weight": torch.tensor([[10.0, 10.4, 10.76, 11.0, 10.2]]),
+        "group_size": 3,
+        "bits": 5,
+    }
     equal = torch.tensor([[0.0, 0.0, 1.0, 2.0], [-3.0, -3.0, 2.5, 2.5]])
     return [
         case("by hand", torch.tensor([[10.0, 10.4, 10.76, 11.0]]), 4, 4),
@@ -198,6 +218,7 @@ def cases(rng: random.Random) -> list[Case]:
         fresh(3, 5, 8, 4),
         fresh(1, 1, 1, 4),
         Case("repaired: [2, 300] as called without more", (drawn(rng, 2, 300, 128, 4),)),
+        Case("repaired: called by the names of its parameters", kwargs=by_name),
         case("groups of equal numbers", equal, 2, 4),
         case("tiny numbers", torch.tensor([[1e-8, -2.1e-8, 4e-8, 3e-9]]), 4, 4),
         fresh(edges.past(256), 2, 2, 2),
