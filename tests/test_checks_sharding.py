@@ -251,3 +251,19 @@ LAYOUT_READ_BY_LAYERS = {
 @pytest.mark.parametrize("name", LAYOUT_READ_BY_LAYERS)
 def test_a_fixed_log_refuses_labels_of_single_layers(name: str) -> None:
     refused_by_a_fixed_case("sharding-which_layout", {"diagnose": LAYOUT_READ_BY_LAYERS[name]})
+
+
+SUM = "all_reduce(part) + bias"
+INNER = "functional.silu(x @ w_gate[:, own]) * (x @ w_up[:, own])"
+
+
+def test_an_mlp_is_summed_once_on_one_rank_as_well() -> None:
+    alone = replaced(mlp.reference, {SUM: f"({SUM.split(' +')[0]} if n > 1 else part) + bias"})
+    refused_by_a_fixed_case("sharding-mlp", {"mlp_rank": alone})
+
+
+def test_an_mlp_may_compute_more_than_it_brings() -> None:
+    """The task asks what a rank brings, not what it looks at."""
+    whole = "(functional.silu(x @ w_gate) * (x @ w_up))[:, own]"
+    functions = {"mlp_rank": replaced(mlp.reference, {INNER: whole})}
+    assert Bench(mlp.EXERCISE).judge(LocalAnswer(functions)).right
