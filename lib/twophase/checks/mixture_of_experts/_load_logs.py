@@ -93,8 +93,8 @@ EDGES: dict[str, Log] = {
     "the last expert too popular": _log((0, [1, 2, 9]), (0, [1, 1, 7])),
     "two layers that even each other out": _log((0, [9, 1, 2]), (1, [1, 9, 8])),
     "two layers without the same expert": _log((0, [0, 4, 4]), (1, [4, 4, 4])),
-    "layer 0 skewed, layer 1 without an expert": _log((0, [9, 1, 1]), (1, [2, 2, 0])),
-    "layer 0 without an expert, layer 1 skewed": _log((0, [2, 2, 0]), (1, [9, 1, 1])),
+    "layer 0 skewed, an idle expert in layer 1": _log((0, [9, 1, 1]), (1, [2, 2, 0])),
+    "an idle expert in layer 0, layer 1 skewed": _log((0, [2, 2, 0]), (1, [9, 1, 1])),
     "exactly half uneven": _log((0, _UNEVEN), (0, _OTHER), (0, _EVEN), (0, _EVEN)),
     "more than half uneven": _log(
         (0, _UNEVEN), (0, _OTHER), (0, [2, 1, 9]), (0, _EVEN), (0, _EVEN)
