@@ -20,7 +20,7 @@ FIXED = frozenset((int, float, bool, str, type(None)))  # no call can change one
 KEPT = 16  # sets of arguments of each function, for the time when they are handed over again
 LARGEST_KEPT = 2**20  # bytes of each
 MOST_KEPT = 64 * 2**20  # bytes of all
-LATELY = 8  # sets of arguments, of all functions together, that are looked at after each call
+LATELY = 4  # sets of arguments, of all functions together, that are looked at after each call
 LATELY_BYTES = 2**16  # of these together: more would take too long each time
 ARRAY = b"array"  # begins what tells an array: a frame begins with 0, what is written differently
 
