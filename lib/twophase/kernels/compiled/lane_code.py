@@ -59,4 +59,7 @@ def totals(builder: Any, sums: Sequence[Any]) -> Any:
         width //= 2
         behind = sums[1::2] or [None]
         sums = [folded(builder, *two, width) for two in zip(sums[::2], behind, strict=True)]
+    while len(sums) > 1:  # more sums than lanes: 16 in registers of 8
+        n = 2 * sums[0].type.count
+        sums = [chosen(builder, x, range(n), y) for x, y in zip(sums[::2], sums[1::2], strict=True)]
     return sums[0]
