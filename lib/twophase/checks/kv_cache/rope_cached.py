@@ -154,6 +154,7 @@ def _case(
     theta: float = 10_000.0,
     public: bool = True,
     of_values: float = 1.0,
+    says: str = "",
 ) -> Case:
     """Values are `of_values` times as large as the rest: they are handed on as they are, so that no
     tolerance is for them. Angles in float32 must be good to 3e-4: float32 holds p · theta^(−2i/H)
@@ -162,7 +163,7 @@ def _case(
         assert n_cached * theta ** (-2 / H) < 1_000, "float32 is good enough for the second pair"
     q, k, v = normal(rng, B, T, N, H), normal(rng, B, T, K, H), normal(rng, B, T, K, H)
     v = v * of_values
-    name = f"B={B}, T={T}, N={N}, K={K}, H={H}, {n_cached} cached, theta={theta:g}"
+    name = f"B={B}, T={T}, N={N}, K={K}, H={H}, {n_cached} cached, theta={theta:g}{says}"
     return Case(name, (q, k, v, n_cached, theta), public=public)
 
 
@@ -173,6 +174,8 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         _case(rng, 1, 1, 1, 1, 4, 0),
         _case(rng, 1, 1, 2, 1, 4, 3),
+        # of the same sizes: whoever keeps results by shape is wrong here
+        _case(rng, 1, 1, 2, 1, 4, 3, says=", other numbers"),
         _case(rng, 1, 1, 2, 1, 4, 3, 500.0),
         # frequencies that are kept by theta alone are those of another width
         _case(rng, 1, 2, 2, 1, 8, 5, 700.0),
