@@ -159,6 +159,13 @@ def _numbers() -> list[Edge]:
             ("plain", 1, "bf16", MANY_REQUESTS),
         ),
         ("seven requests", work(BIG, 2, max_batch=7), [machine(**ROOMY)], ("plain", 1, "bf16", 7)),
+        # of the same length: whoever keeps results by that is wrong here
+        (
+            "seven requests, in int8",
+            work(BIG, 2, max_batch=7, formats=["int8"]),
+            [machine(**ROOMY)],
+            ("plain", 1, "int8", 7),
+        ),
         ("one request", work(BIG, 2, max_batch=1), [machine(**ROOMY)], ("plain", 1, "bf16", 1)),
         (
             "int8 comes first",
