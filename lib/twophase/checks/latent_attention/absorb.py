@@ -108,9 +108,11 @@ def cases(rng: random.Random) -> list[Case]:
     """One head of one number; widths in every order; square matrices; DeepSeek-V2's widths; more of
     each than any constant."""
 
-    def case(N: int, D: int, nope: int, v: int, R: int, public: bool = True) -> Case:
+    def case(
+        N: int, D: int, nope: int, v: int, R: int, says: str = "", public: bool = True
+    ) -> Case:
         return Case(
-            f"N={N}, D={D}, nope_dim={nope}, v_dim={v}, R={R}",
+            f"N={N}, D={D}, nope_dim={nope}, v_dim={v}, R={R}{says}",
             (
                 normal(rng, N, nope, D),
                 normal(rng, N, nope, R),
@@ -123,6 +125,8 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         case(1, 2, 1, 1, 1),
         case(2, 3, 2, 2, 2),
+        # of the same sizes: whoever keeps results by shape is wrong here
+        case(2, 3, 2, 2, 2, says=", other numbers"),
         case(3, 7, 2, 4, 5),
         case(2, 5, 6, 3, 4),
         case(4, 6, 3, 3, 12),

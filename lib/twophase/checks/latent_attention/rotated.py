@@ -217,15 +217,17 @@ def cases(rng: random.Random) -> list[Case]:
     """The two inputs, then the repaired function: one position, many, wider and narrower latents,
     blocks, a square w_uk, more of each than any constant."""
 
-    def case(T: int, S: int, H: int, R: int, public: bool = True) -> Case:
+    def case(T: int, S: int, H: int, R: int, says: str = "", public: bool = True) -> Case:
         given = (normal(rng, T, H), normal(rng, S, R), normal(rng, H, R))
-        return Case(f"T={T}, S={S}, H={H}, R={R}", given, public=public)
+        return Case(f"T={T}, S={S}, H={H}, R={R}{says}", given, public=public)
 
     return [
         Case("inputs that show the fault", ("expose",)),
         Case("an input that hides it", ("harmless",)),
         case(1, 1, 2, 2),
         case(1, 3, 2, 2),
+        # of the same sizes: whoever keeps results by shape is wrong here
+        case(1, 3, 2, 2, says=", other numbers"),
         case(2, 2, 4, 6),
         case(2, 5, 6, 4),
         case(3, 4, 2, 8),
