@@ -125,6 +125,8 @@ def cases(rng: random.Random) -> list[Case]:
     crowd = [[0, 1], [0, 2], [0, 3], [0, 1], [2, 0]]
     return [
         Case("three tokens, two choices", (first, 3, 50)),
+        # of the same length: whoever keeps results by that is wrong here
+        Case("three tokens, other choices", ([[2, 1], [2, 0], [0, 2]], 3, 50)),
         Case("the same, the even share", (first, 3, 100)),
         Case("the same, with room for all", (first, 3, 300)),
         Case("the same, and an expert that nobody visits", (first, 4, 100)),
