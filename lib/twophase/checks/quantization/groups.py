@@ -166,6 +166,8 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         case("by hand", hand, 3, 4),
         *(fresh(2, 6, 3, bits) for bits in range(2, 9)),
+        # of the same sizes: whoever keeps results by shape is wrong here
+        case("[2, 6], other numbers", draw(rng, 2, 6, 3, 4), 3, 4),
         fresh(3, 7, 3, 4),
         fresh(4, 6, 4, 4),
         fresh(2, 5, 1, 3),
