@@ -189,6 +189,8 @@ def cases(rng: random.Random) -> list[Case]:
         ("one small draft, much accepted", d.made(r, 1, sizes=(0.002,), eager=0.5)),
         ("a draft that does not quite pay", d.one(1, 0.613, [0.5])),
         ("a draft that pays a little", d.one(1, 0.38, [0.5])),
+        # of the same length: whoever keeps results by that is wrong here
+        ("the same draft, hardly accepted", d.one(1, 0.38, [0.1])),
         ("a draft with long caches", d.one(16, 0.01, [0.6, 0.6], (0.001, 0.05))),
         ("a target with long caches", d.one(16, 0.2, [0.3, 0.3], (0.05, 0.0))),
         ("a draft that computes much", d.one(4, 0.02, [0.8] * 4, flops_per_byte=1500.0)),

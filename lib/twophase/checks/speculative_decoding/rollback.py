@@ -110,6 +110,8 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         _case(fixed, [2], [[0, 1]], 6, 3),
         _case(fixed, [2], [[0, 2]], 6, 3),
+        # of the same sizes: whoever keeps results by shape and lengths is wrong here
+        _case(fixed, [2], [[0, 2]], 6, 3, name="lengths [2], kept [[0, 2]], other numbers"),
         _case(fixed, [3, 1], [[0], [0, 1, 2]], 6, 2),
         _case(fixed, [3, 1], [[0, 1, 3], [0, 2]], 7, 2),
         _case(fixed, [1, 4, 2], [[0], [0, 2], [0, 1]], 8, 1),

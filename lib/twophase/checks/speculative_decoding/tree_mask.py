@@ -97,6 +97,8 @@ def cases(rng: random.Random) -> list[Case]:
     n = past(256)
     return [
         Case("a chain", ([-1, 0, 1], 2)),
+        # of the same length: whoever keeps results by that is wrong here
+        Case("three tokens that are no chain", ([-1, 0, 0], 2)),
         Case("two that follow the text", ([-1, -1], 3)),
         Case("two ways", ([-1, -1, 0, 1], 2)),
         Case("siblings at the second level", ([-1, 0, 0, 1, 1], 4)),
