@@ -166,6 +166,7 @@ def cases(rng: random.Random) -> list[Case]:
     more; a stall; the longest log; fresh ones."""
     fixed = random.Random(15)
     one = {"arrival_s": 1.0, "times_s": [1.5, 1.625, 2.0, 2.0625]}
+    other = {"arrival_s": 1.0, "times_s": [1.25, 2.0, 2.5, 4.0]}
     single = {"arrival_s": 2.0, "times_s": [2.25]}
     nothing: dict[str, Any] = {"arrival_s": 3.0, "times_s": []}
     stalled = [*(0.25 * i for i in range(1, 60)), 30.0, *(30 + 0.25 * i for i in range(1, 40))]
@@ -182,6 +183,8 @@ def cases(rng: random.Random) -> list[Case]:
     later = {"arrival_s": -4.0, "times_s": [-3.5, -1.0, 0.0]}
     return [
         Case("one request of four tokens", ([one],)),
+        # of the same length: whoever keeps results by that is wrong here
+        Case("one request of four tokens at other times", ([other],)),
         Case("three requests: four tokens, one token, none", ([one, single, nothing],)),
         Case("no request", ([],)),
         Case("nobody has a token", ([nothing, nothing],)),

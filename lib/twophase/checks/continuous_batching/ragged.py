@@ -188,6 +188,8 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         _case(rng, "one request, one token", [0], [1], N=1, K=1, H=2),
         _case(rng, "one request decodes", [3], [1], N=2, K=1),
+        # of the same sizes: whoever keeps results by shape is wrong here
+        _case(rng, "one request decodes, other numbers", [3], [1], N=2, K=1),
         _case(rng, "two requests decode", [3, 1], [1, 1]),
         _case(rng, "one prompt", [0], [4]),
         _case(rng, "two prompts", [0, 0], [2, 4]),

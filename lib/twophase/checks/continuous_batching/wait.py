@@ -99,6 +99,8 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         Case("one second each, half busy", (0.5, [1.0, 1.0, 1.0])),
         Case("short and long", (0.25, [0.5, 0.5, 0.5, 6.5])),
+        # of the same length and mean: whoever keeps results by these is wrong here
+        Case("as busy, and all alike", (0.25, [2.0, 2.0, 2.0, 2.0])),
         Case("one service time", (0.25, [2.0])),
         Case("nobody comes", (0.0, [2.0, 3.0])),
         Case("exactly full", (0.5, [1.0, 3.0])),
