@@ -81,12 +81,13 @@ def test_a_lone_kv_head_as_wide_as_a_latent_is_read_exactly():
         assert (wide[0, 0].double() - mean).abs().max() <= SUMS
 
 
+@pytest.mark.parametrize("N", [6, 12])  # of two KV heads: by pairs, by tiles
 @pytest.mark.parametrize("softcap", [None, 2.0])
 @pytest.mark.parametrize(("slots", "window"), [(300, None), (300, 40), (64, 64), (64, 50)])
-def test_windows_rings_and_soft_caps_are_those_of_any_cache(slots, window, softcap):
+def test_windows_rings_and_soft_caps_are_those_of_any_cache(slots, window, softcap, N):
     """In a ring token p lies in slot p mod slots; what no window reaches is NaN."""
     lengths = torch.tensor([300, 41, 63])
-    q, k, v = draw(3, 1, 6, 64, seed=0), draw(3, 300, 2, 64, seed=1), draw(3, 300, 2, 64, seed=2)
+    q, k, v = draw(3, 1, N, 64, seed=0), draw(3, 300, 2, 64, seed=1), draw(3, 300, 2, 64, seed=2)
     stores = [torch.full((3, slots, 2, 64), torch.nan).bfloat16() for _ in range(2)]
     starts = [max(0, S - window) if window else 0 for S in lengths.tolist()]
     for b, (first, S) in enumerate(zip(starts, lengths.tolist(), strict=True)):
@@ -99,30 +100,33 @@ def test_windows_rings_and_soft_caps_are_those_of_any_cache(slots, window, softc
         assert_as_near(found[b, 0], q[b, 0], k[b, first:S], v[b, first:S], softcap)
 
 
-def test_queries_in_bf16_find_what_the_same_queries_in_fp32_find():
+@pytest.mark.parametrize("N", [8, 16])
+def test_queries_in_bf16_find_what_the_same_queries_in_fp32_find(N):
     """But for the dtype that comes out."""
-    q, k, v = draw(2, 1, 8, 128, seed=0), draw(2, 200, 2, 128, seed=1), draw(2, 200, 2, 128, seed=2)
+    q, k, v = draw(2, 1, N, 128, seed=0), draw(2, 200, 2, 128, seed=1), draw(2, 200, 2, 128, seed=2)
     lengths = torch.tensor([200, 77])
     found, wide = (compiled_attention(x, k, v, lengths) for x in (q, q.float()))
     assert found.dtype == torch.bfloat16
     assert torch.equal(found, wide.bfloat16())
 
 
-def test_weights_that_bf16_holds_lose_nothing():
+@pytest.mark.parametrize("G", [3, 6])
+def test_weights_that_bf16_holds_lose_nothing(G):
     """Equal scores have weights of 1, values are small whole numbers: sums are exact."""
     k, v = torch.zeros(1, 257, 2, 64).bfloat16(), torch.arange(257 * 2 * 64).reshape(1, 257, 2, 64)
     v = (v % 31).bfloat16()
-    found = compiled_attention(draw(1, 1, 6, 64, seed=0).float(), k, v, torch.tensor([257]))
-    mean = v.double().sum(1).repeat_interleave(3, dim=1) / 257  # [1, 6, 64]
+    found = compiled_attention(draw(1, 1, 2 * G, 64, seed=0).float(), k, v, torch.tensor([257]))
+    mean = v.double().sum(1).repeat_interleave(G, dim=1) / 257  # [1, N, 64]
     torch.testing.assert_close(found[:, 0].double(), mean, rtol=1e-7, atol=1e-6)
 
 
 @pytest.mark.parametrize("window", [None, 20])
 @pytest.mark.parametrize("size", [1, 3, 16, 64])
-def test_pages_anywhere_are_the_same_cache(size, window):
+@pytest.mark.parametrize("N", [8, 14])
+def test_pages_anywhere_are_the_same_cache(size, window, N):
     """What no block of a sequence holds is NaN."""
     lengths = [130, 1, 64, 127]
-    q, k, v = draw(4, 1, 8, 64, seed=0), draw(4, 192, 2, 64, seed=1), draw(4, 192, 2, 64, seed=2)
+    q, k, v = draw(4, 1, N, 64, seed=0), draw(4, 192, 2, 64, seed=1), draw(4, 192, 2, 64, seed=2)
     numbers = torch.randperm(4 * (192 // size), generator=torch.Generator().manual_seed(0))
     pages = []
     for held in (k.clone(), v.clone()):

@@ -20,7 +20,13 @@ from twophase.kernels.compiled.compiling import compiled
 from twophase.kernels.compiled.lanes import add_times, pick
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import exp, tanh, value_of
-from twophase.kernels.compiled.prefetch import address_of, ask, lines_each
+from twophase.kernels.compiled.prefetch import (
+    PIECES,
+    address_of,
+    ask_in_pieces,
+    lines_each,
+    piece_bytes,
+)
 from twophase.kernels.compiled.widened import (
     STEP,
     WIDTH,
@@ -55,16 +61,17 @@ def score(
     K, H, Hv = keys.shape[1], keys.shape[2], upcoming.shape[2]
     G, whole = len(q) // K, H // WIDTH * WIDTH
     asked = due = address_of(upcoming, first * K * Hv)
-    more = lines_each(upcoming, 4 * Hv, (G + 1) // 2)
+    apart = piece_bytes(upcoming, n * K * Hv)
+    more = lines_each(upcoming, 4 * Hv, PIECES * ((G + 1) // 2))
     for s in range(0, n, 4):
         last = min(4, n - s) - 1
         for k in range(K):
-            due += 4 * Hv * upcoming.itemsize
+            due += 4 * Hv * upcoming.itemsize // PIECES
             t = ((first + s) * K + k) * H
             u, v, z = t + min(1, last) * K * H, t + min(2, last) * K * H, t + last * K * H
             for i in range(k * G, k * G + G, 2):
                 if asked < due:
-                    asked = ask(asked, more)
+                    asked = ask_in_pieces(asked, more, apart)
                 at = i * width + column + s
                 if i + 1 < k * G + G:
                     sums = two_by_four(q, i * H, keys, t, u, v, z, whole)
@@ -196,18 +203,18 @@ def add_values(
     `following` on, those of a later block, meanwhile. out [N, Hv] is `arranged` for the values."""
     K, Hv, H, width = values.shape[1], values.shape[2], keys.shape[2], p.shape[1]
     G, whole, row = len(p) // K, Hv // STEP * STEP, K * Hv
-    asked = address_of(keys, following * K * H)
+    asked, apart = address_of(keys, following * K * H), piece_bytes(keys, n * K * H)
     for k in range(K):
         fours = k * G + G // 4 * 4
         for h in range(0, whole, STEP):
-            t, more = (first * K + k) * Hv + h, lines_each(keys, 4 * H, Hv // STEP)
+            t, more = (first * K + k) * Hv + h, lines_each(keys, 4 * H, PIECES * (Hv // STEP))
             for i in range(k * G, fours, 4):
                 w, o = i * width + column, i * Hv + h
-                asked = four_heads(p, w, values, t, row, n, out, o, asked, more)
+                asked = four_heads(p, w, values, t, row, n, out, o, asked, more, apart)
                 more = 0  # asked for once is enough
             for i in range(fours, k * G + G):
                 w, o = i * width + column, i * Hv + h
-                asked = one_head(p, w, values, t, row, n, out, o, asked, more)
+                asked = one_head(p, w, values, t, row, n, out, o, asked, more, apart)
                 more = 0
         for i in range(k * G, k * G + G):
             for s in range(n if whole < Hv else 0):
@@ -227,16 +234,17 @@ def four_heads(
     at: int,
     asked: int,
     more: int,
+    apart: int,
 ) -> int:
     """A step of the values' rows, times the weights of four heads: n tokens, the first of which
     begins at t, each `row` numbers behind the one before. Weights are in p from w on, sums in out
     from `at` on, of other heads a whole row behind. With every fourth token ask for `more` lines
-    from the address `asked` on; returns where to go on."""
+    of each piece from the address `asked` on; returns where to go on."""
     width, Hv = p.shape[1], out.shape[1]
     a, b, c, d = read(out, at), read(out, at + Hv), read(out, at + 2 * Hv), read(out, at + 3 * Hv)
     for s in range(n):
         if s % 4 == 0:
-            asked = ask(asked, more)
+            asked = ask_in_pieces(asked, more, apart)
         x = read(values, t + s * row)
         a = plus_weighted(a, pick(p, w + s), x)
         b = plus_weighted(b, pick(p, w + width + s), x)
@@ -261,12 +269,13 @@ def one_head(
     at: int,
     asked: int,
     more: int,
+    apart: int,
 ) -> int:
     """The same for one head, with four tokens at a time, in sums of their own."""
     a, whole = read(out, at), n // 4 * 4
     b = c = d = (nothing(), nothing())
     for s in range(0, whole, 4):
-        asked = ask(asked, more)
+        asked = ask_in_pieces(asked, more, apart)
         x = t + s * row
         a = plus_weighted(a, pick(p, w + s), read(values, x))
         b = plus_weighted(b, pick(p, w + s + 1), read(values, x + row))

@@ -24,7 +24,13 @@ from twophase.kernels.compiled.lanes import (
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import value_of
 from twophase.kernels.compiled.pair_registers import PAIRED, plus_pairs, read_pairs
-from twophase.kernels.compiled.prefetch import address_of, ask, lines_each
+from twophase.kernels.compiled.prefetch import (
+    PIECES,
+    address_of,
+    ask_in_pieces,
+    lines_each,
+    piece_bytes,
+)
 from twophase.kernels.compiled.widened import (
     add_totals,
     add_totals_of_four,
@@ -46,23 +52,24 @@ def score_pairs(
     K, H, Hv, width = keys.shape[1], keys.shape[2], upcoming.shape[2], p.shape[1]
     G, row = len(q) // K, K * H
     asked = due = address_of(upcoming, first * K * Hv)
-    more = lines_each(upcoming, 4 * Hv, G // 4 + (G % 4 + 1) // 2)
+    apart = piece_bytes(upcoming, n * K * Hv)
+    more = lines_each(upcoming, 4 * Hv, PIECES * (G // 4 + (G % 4 + 1) // 2))
     for s in range(0, n, 4):
         last = min(4, n - s) - 1
         for k in range(K):
             t = ((first + s) * K + k) * H
             tokens = t, t + min(1, last) * row, t + min(2, last) * row, t + last * row
             fours, behind = k * G + G // 4 * 4, k * G + G
-            due += 4 * Hv * upcoming.itemsize
+            due += 4 * Hv * upcoming.itemsize // PIECES
             for i in range(k * G, fours, 4):
                 if asked < due:
-                    asked = ask(asked, more)
+                    asked = ask_in_pieces(asked, more, apart)
                 at = i * width + column + s
                 sums = four_by_four_in_pairs(q, i * H, keys, tokens, H)
                 add_totals_of_four(p, at, at + width, at + 2 * width, at + 3 * width, sums)
             for i in range(fours, behind, 2):
                 if asked < due:
-                    asked = ask(asked, more)
+                    asked = ask_in_pieces(asked, more, apart)
                 at = i * width + column + s
                 if i + 1 < behind:
                     sums = two_by_four_in_pairs(q, i * H, keys, tokens, H)
@@ -148,20 +155,20 @@ def add_pair_values(
     K, Hv, H = values.shape[1], values.shape[2], keys.shape[2]
     pairs = weights.view(_u32)  # [N, W]: the weights of two tokens in each
     G, row = len(weights) // K, K * Hv
-    asked = address_of(keys, following * K * H)
+    asked, apart = address_of(keys, following * K * H), piece_bytes(keys, n * K * H)
     for k in range(K):
         fours = k * G + G // 4 * 4
         for h in range(0, Hv, LANES):
-            more, t = lines_each(keys, 2 * H, Hv // LANES), (first * K + k) * Hv + h
+            more, t = lines_each(keys, 4 * H, PIECES * (Hv // LANES)), (first * K + k) * Hv + h
             for i in range(k * G, fours, 4):
                 asked = four_heads_in_pairs(
-                    pairs, i, column, values, t, row, n, out, h, asked, more
+                    pairs, i, column, values, t, row, n, out, h, asked, more, apart
                 )
                 more = 0  # asked for once is enough
             for i in range(fours, k * G + G, 2):
                 j = min(i + 1, k * G + G - 1)  # a last head goes with itself
                 asked = two_heads_in_pairs(
-                    pairs, i, j, column, values, t, row, n, out, h, asked, more
+                    pairs, i, j, column, values, t, row, n, out, h, asked, more, apart
                 )
                 more = 0
     if n % 2:
@@ -171,19 +178,20 @@ def add_pair_values(
 @compiled(inline="always")
 def four_heads_in_pairs(
     pairs: Array, i: int, column: int, values: Array, t: int, row: int, n: int, out: Array, h: int,
-    asked: int, more: int,
+    asked: int, more: int, apart: int,
 ) -> int:  # fmt: skip
     """32 numbers of the values' rows, times the weights of four heads from i on, two tokens at a
     time: n tokens, of which an odd one is left; the first begins at t, each `row` numbers behind
     the one before. Weights are in `pairs` [N, width / 2] from that of an even column on, sums in
-    out from number h on. With every two tokens ask for `more` lines from the address `asked` on;
-    returns where to go on."""
+    out from number h on. With every four tokens ask for `more` lines of each piece from the
+    address `asked` on; returns where to go on."""
     W, Hv = pairs.shape[1], out.shape[1]
     at, w = i * Hv + h, i * W + column // 2
     a, b = load(out, at), load(out, at + Hv)
     c, d = load(out, at + 2 * Hv), load(out, at + 3 * Hv)
     for s in range(0, n - 1, 2):
-        asked = ask(asked, more)
+        if s % 4 == 0:
+            asked = ask_in_pieces(asked, more, apart)
         two, m = side_by_side(values, t + s * row, t + s * row + row), w + s // 2
         a = add_pairs(a, two, pick(pairs, m))
         b = add_pairs(b, two, pick(pairs, m + W))
@@ -199,13 +207,14 @@ def four_heads_in_pairs(
 @compiled(inline="always")
 def two_heads_in_pairs(
     pairs: Array, i: int, j: int, column: int, values: Array, t: int, row: int, n: int, out: Array,
-    h: int, asked: int, more: int,
+    h: int, asked: int, more: int, apart: int,
 ) -> int:  # fmt: skip
     """The same for heads i and j, which may be one."""
     W, Hv = pairs.shape[1], out.shape[1]
     a, b = load(out, i * Hv + h), load(out, j * Hv + h)
     for s in range(0, n - 1, 2):
-        asked = ask(asked, more)
+        if s % 4 == 0:
+            asked = ask_in_pieces(asked, more, apart)
         two, m = side_by_side(values, t + s * row, t + s * row + row), (column + s) // 2
         a = add_pairs(a, two, pick(pairs, i * W + m))
         b = add_pairs(b, two, pick(pairs, j * W + m))

@@ -28,6 +28,9 @@ from twophase.kernels.compiled.widened import arranged, restore
 _f32 = np.float32
 Array = np.ndarray
 SOFTMAX_TOKENS = 64  # tokens of small blocks that share a step of the softmax
+# So many heads that share a key go in pairs, not in tiles: they wait for memory either way, and a
+# Xeon slows tiles down by up to four times while others heat it.
+PAIRED_HEADS = 4
 # Columns behind those of a block that tiles of scores may write to; as pairs a whole line of
 # weights, so that their rows begin where lines do, as tiles want them.
 BEHIND_PAIRS = 32
@@ -135,6 +138,7 @@ def attend_task(
     b, begin, end = task
     blocks = table[begin:end]
     width, tiled = max(SOFTMAX_TOKENS, _width(blocks)), in_tiles(keys)
+    tiled = tiled and len(out) > PAIRED_HEADS * keys.shape[1]
     if in_pairs(keys) and fill_registers(keys.shape[2], values.shape[2]):
         p = np.empty((len(out), width + BEHIND_PAIRS), _f32)
         asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)  # room: nothing is in p yet
