@@ -48,7 +48,9 @@ def test_every_row_of_any_width_is_what_fp64_says(form, n, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 128, 200, 1023, 1024, 1025])
-@pytest.mark.parametrize("form", [rows_of, dot.dots_one_by_one, dot.dots_lanes])
+@pytest.mark.parametrize(
+    "form", [rows_of, dot.dots_one_by_one, dot.dots_lanes, dot.dots_from_places]
+)
 def test_any_run_of_rows_is_what_fp64_says_and_nothing_beside_it_is_written(form, n, dtype):
     w, x = matrix(n, dtype, rows=27), vector(n)
     expected = w.double() @ torch.from_numpy(x).double()

@@ -34,7 +34,7 @@ from .stopwatch import stopwatch
 from .system import device_name, memory_bytes
 from .yardsticks import Work, buffer_bytes, default_device, gemm, readers, supported_dtypes
 
-SCHEMA = 7
+SCHEMA = 8
 
 Progress = Callable[[float], None]
 

@@ -59,10 +59,11 @@ def _buffer(n_bytes: int, device: str) -> torch.Tensor:
 
 def readers(n_bytes: int, device: str) -> dict[str, Work]:
     """Ways to read a buffer once: torch's sum and maximum (which waits for no sum before it); on a
-    CPU also our matrix times vector, with as many threads as torch has. There the buffer lies in
-    large pages, as the weights and caches of compiled models do.
+    CPU also our matrix times vector, and squares from eight places in turns (`kernels.reading`),
+    with as many threads as torch has. There the buffer lies in large pages, as the weights and
+    caches of compiled models do.
 
-    Which is fastest differs from machine to machine, by a factor of up to 1.3; a ceiling is the
+    Which is fastest differs from machine to machine, by a factor of up to 1.5; a ceiling is the
     fastest of them, or some kernel comes out above it. ValueError for less than a byte.
     """
     if not 1 <= n_bytes < math.inf:
@@ -79,22 +80,29 @@ def readers(n_bytes: int, device: str) -> dict[str, Work]:
         "max": (buffer.amax, buffer.numel() * 4),
     }
     if device == "cpu":
-        import numba
-
         from twophase.kernels.matvec import matvec
+        from twophase.kernels.reading import sum_of_squares
 
         ones = torch.ones(ROW)
-
-        def product() -> None:
-            threads = torch.get_num_threads()
-            kept = numba.get_num_threads()
-            numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
-            matvec(buffer, ones)
-            numba.set_num_threads(kept)
-            torch.set_num_threads(threads)  # starting numba's threads resets torch's
-
-        found["matvec"] = (product, buffer.numel() * 4)
+        found["matvec"] = (_with_torchs_threads(partial(matvec, buffer, ones)), buffer.numel() * 4)
+        in_turns = _with_torchs_threads(partial(sum_of_squares, buffer))
+        found["eight places"] = (in_turns, buffer.numel() * 4)
     return found
+
+
+def _with_torchs_threads(read: Callable[[], object]) -> Callable[[], None]:
+    """A loop of Numba's on as many threads as torch has; both have the number afterwards that they
+    had before."""
+    import numba
+
+    def way() -> None:
+        threads, kept = torch.get_num_threads(), numba.get_num_threads()
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        read()
+        numba.set_num_threads(kept)
+        torch.set_num_threads(threads)  # starting numba's threads resets torch's
+
+    return way
 
 
 def forget_buffer() -> None:

@@ -8,18 +8,22 @@ Intel Xeon reads it at eight tenths, and at nine if it is asked for 2 KB ahead, 
 ends and the next begins; a Zen 4, left alone, was faster by a twentieth.
 
 A short row costs less than its end: to sum the lanes of a register takes as long as hundreds of
-numbers. So eight short rows are read side by side, and their lanes summed together (`dots`), in
-words of two bf16 (`widened`), of which a shift and a mask make fp32. One core of that Xeon then
-reads a matrix in bf16 with rows of 128 that fits the second-level cache at 50 to 75 GB/s, and at 8
-one row at a time; asking for what is there already would take a third of that. Rows of 576 come
-from memory at 26 GB/s if they are asked for 16 KB ahead, one by one at 10. From rows of 1,024 on,
-two cores reach no more side by side than one by one.
+numbers. So eight short rows are read together, and their lanes summed together (`dots`), in words
+of two bf16 (`widened`), of which a shift and a mask make fp32. One core of that Xeon then reads a
+matrix in bf16 with rows of 128 that fits the second-level cache at 50 to 75 GB/s, and at 8 one row
+at a time; asking for what is there already would take a third of that.
+
+Which eight rows? The processor itself reads ahead of each place that is read, no further than the
+end of a page of 4 KB. On the Xeon one place keeps memory busy for two thirds of the time: eight
+rows that lie an eighth of the matrix apart come at 26 to 29 GB/s on two cores where one row after
+another comes at 18 to 20, and torch's sum at 20 to 22 (`kernels.reading` tells the same without
+products). On a Zen, where that has not been timed, long rows are read one by one, short ones side
+by side, asked for 16 KB ahead.
 """
 
 from typing import Any
 
 import numpy as np
-from llvmlite.binding import get_host_cpu_name  # type: ignore[import-untyped]
 from numba.core import types
 from numba.extending import overload
 
@@ -33,24 +37,24 @@ from twophase.kernels.compiled.lanes import (
 )
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import value_of
-from twophase.kernels.compiled.prefetch import address_of, ask, lines_each
+from twophase.kernels.compiled.prefetch import ZEN, address_of, ask, lines_each
 from twophase.kernels.compiled.widened import (
     STEP,
     nothing,
     plus_products,
     read_apart,
     write_totals,
+    write_totals_apart,
 )
 
 _f32 = np.float32
 NUMBERS_AT_ONCE = 4 * LANES  # numbers of a row in one pass
-ROWS_AT_ONCE = 8  # that are read side by side
-LONG = 1024  # numbers in a row that is read alone
-_ZEN = get_host_cpu_name().startswith("znver")
+ROWS_AT_ONCE = 8  # that are read together
+LONG = 1024  # numbers in a row that a Zen reads alone
 NEAR_BYTES = 2**17  # of a matrix that is asked for by no one: it lies in the second-level cache
 # How far ahead of its use memory is asked for: of a lone row, which a Zen does by itself; of rows
 # side by side, in `several`, too.
-LONE_AHEAD_BYTES, ROWS_AHEAD_BYTES = 0 if _ZEN else 2048, 16384
+LONE_AHEAD_BYTES, ROWS_AHEAD_BYTES = 0 if ZEN else 2048, 16384
 
 
 def dot(w: np.ndarray, row: int, x: np.ndarray) -> Any:
@@ -74,7 +78,9 @@ def dots(w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, a
 @overload(dots)
 def _dots(w, begin, end, x, sums, at):  # type: ignore[no-untyped-def]
     if _in_lanes(w, x, sums):
-        return lambda w, begin, end, x, sums, at: dots_lanes(w, begin, end, x, sums, at)
+        if ZEN:
+            return lambda w, begin, end, x, sums, at: dots_lanes(w, begin, end, x, sums, at)
+        return lambda w, begin, end, x, sums, at: dots_from_places(w, begin, end, x, sums, at)
     return lambda w, begin, end, x, sums, at: dots_one_by_one(w, begin, end, x, sums, at)
 
 
@@ -130,20 +136,59 @@ def dots_lanes(
     w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, at: int
 ) -> None:
     """The same, eight short rows side by side; what is left over comes behind, row by row."""
-    whole = (
-        begin + max(0, end - begin) // ROWS_AT_ONCE * ROWS_AT_ONCE if w.shape[1] < LONG else begin
-    )
-    for row in range(begin, whole, ROWS_AT_ONCE):
-        dots_of_eight(w, row, x, sums, at + row - begin)
+    n = max(0, end - begin) // ROWS_AT_ONCE if w.shape[1] < LONG else 0
+    for i in range(0, n * ROWS_AT_ONCE, ROWS_AT_ONCE):
+        dots_of_eight(w, begin + i, x, sums, at + i)
+    dots_of_rest(w, begin, begin + n * ROWS_AT_ONCE, end, x, sums, at)
+
+
+@inner
+def dots_from_places(
+    w: np.ndarray, begin: int, end: int, x: np.ndarray, sums: np.ndarray, at: int
+) -> None:
+    """The same, eight rows together, each from an eighth of them, however long."""
+    n = max(0, end - begin) // ROWS_AT_ONCE
+    for i in range(n):
+        dots_of_eight_apart(w, begin + i, n, x, sums, at + i)
+    dots_of_rest(w, begin, begin + n * ROWS_AT_ONCE, end, x, sums, at)
+
+
+@inner
+def dots_of_rest(
+    w: np.ndarray, begin: int, whole: int, end: int, x: np.ndarray, sums: np.ndarray, at: int
+) -> None:
+    """What the rows before `whole`, read together, lack, and those from there on, row by row."""
     if w.shape[1] % STEP:
         add_rest(w, begin, whole, x, sums, at)
     dots_one_by_one(w, whole, end, x, sums, at + whole - begin)
 
 
 @inner
+def dots_of_eight_apart(
+    w: np.ndarray, row: int, apart: int, x: np.ndarray, sums: np.ndarray, at: int
+) -> None:
+    """Eight rows, each so many behind the one before, but for what fills no register. What they
+    give goes into sums from `at` on, as far apart."""
+    n = w.shape[1]
+    m = n * apart
+    a = b = c = d = e = f = g = h = nothing()
+    for i in range(0, n // STEP * STEP, STEP):
+        some, j = read_apart(x, i), row * n + i
+        a = plus_products(a, some, read_apart(w, j))
+        b = plus_products(b, some, read_apart(w, j + m))
+        c = plus_products(c, some, read_apart(w, j + 2 * m))
+        d = plus_products(d, some, read_apart(w, j + 3 * m))
+        e = plus_products(e, some, read_apart(w, j + 4 * m))
+        f = plus_products(f, some, read_apart(w, j + 5 * m))
+        g = plus_products(g, some, read_apart(w, j + 6 * m))
+        h = plus_products(h, some, read_apart(w, j + 7 * m))
+    write_totals_apart(sums, at, apart, (a, b, c, d, e, f, g, h))
+
+
+@inner
 def dots_of_eight(w: np.ndarray, row: int, x: np.ndarray, sums: np.ndarray, at: int) -> None:
-    """The eight rows from `row` on, but for what fills no register; sums from `at` on take what
-    they give."""
+    """The eight rows from `row` on, but for what fills no register, asked for ahead unless they lie
+    near; sums from `at` on take what they give."""
     n = w.shape[1]
     first, whole = row * n, n // STEP * STEP
     far = w.size * w.itemsize > NEAR_BYTES

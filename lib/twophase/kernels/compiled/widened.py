@@ -186,6 +186,22 @@ def write_totals(context: Any, array: Any, at: Any, registers: Any) -> Any:
     return types.void(array, types.intp, registers), _put_totals(places=1, added=False)
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def write_totals_apart(context: Any, array: Any, at: Any, apart: Any, registers: Any) -> Any:
+    """The same, each so many numbers behind the one before."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, start, apart, registers = arguments
+        found = totals(builder, cgutils.unpack_tuple(builder, registers))
+        for i in range(found.type.count):
+            where = place(context, builder, signature, (array, start), FLOAT)
+            builder.store(builder.extract_element(found, WORD(i)), where, align=4)
+            start = builder.add(start, apart)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, registers), build
+
+
 def _put_totals(places: int, added: bool) -> Any:
     """What writes the code for sums of registers that go to so many places of an array."""
 
