@@ -3,21 +3,20 @@ weighted values.
 
 Keys and values [tokens, K, H] come as whole arrays with the number of a token, never as slices:
 that their rows lie side by side is part of the type then, and registers are filled from them
-(`widened`). Query head i reads KV head i // G. A tile of scores is 2 heads by 4 tokens, 8 sums in
-registers: 2 rows of queries and 4 of keys are read for 8 products, where one head with one key
-reads 2 for 1. A tile of weighted values is 4 heads by one step of a row, or one head by 4 tokens.
+(`widened`). Query head i reads KV head i // G. A tile of scores is 4 heads by 4 tokens where there
+are registers for 16 sums, else 2 by 4, or 1 by 4 (`block_products`). A tile of weighted values is 4
+heads by one step of a row, or one head by 4 tokens.
 
 The four arrays of an online softmax (Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3):
 `p` [N, block] scores, then weights; `out` [N, Hv] the sum so far; `top`, `total` [N] its maximum
 and the sum of its weights.
 """
 
-from typing import Any
-
 import numpy as np
 
+from twophase.kernels.compiled.block_products import four_by_four, one_by_four, two_by_four
 from twophase.kernels.compiled.compiling import compiled
-from twophase.kernels.compiled.lanes import add_times, pick
+from twophase.kernels.compiled.lanes import pick
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import exp, tanh, value_of
 from twophase.kernels.compiled.prefetch import (
@@ -31,12 +30,11 @@ from twophase.kernels.compiled.widened import (
     STEP,
     WIDTH,
     add_totals,
+    add_totals_of_four,
     add_totals_of_two,
     nothing,
-    plus_products,
     plus_weighted,
     read,
-    read_one,
     write,
 )
 
@@ -53,7 +51,7 @@ def score(
     Meanwhile ask for what `upcoming` holds of them, their values: a few lines before each tile,
     since most of a burst is dropped.
 
-    q: fp32 [N, H], `arranged` for the keys. Two heads and four tokens at a time, then a
+    q: fp32 [N, H], `arranged` for the keys. Four heads and four tokens at a time, or two, then a
     last head. Behind the last token the last one is multiplied again, and these columns, which p
     needs (BEHIND), are set to zero.
     """
@@ -62,76 +60,34 @@ def score(
     G, whole = len(q) // K, H // WIDTH * WIDTH
     asked = due = address_of(upcoming, first * K * Hv)
     apart = piece_bytes(upcoming, n * K * Hv)
-    more = lines_each(upcoming, 4 * Hv, PIECES * ((G + 1) // 2))
+    of_four = G // 4 if WIDTH == 16 and H % STEP == 0 else 0
+    more = lines_each(upcoming, 4 * Hv, PIECES * (of_four + (G - 4 * of_four + 1) // 2))
     for s in range(0, n, 4):
         last = min(4, n - s) - 1
         for k in range(K):
             due += 4 * Hv * upcoming.itemsize // PIECES
             t = ((first + s) * K + k) * H
             u, v, z = t + min(1, last) * K * H, t + min(2, last) * K * H, t + last * K * H
-            for i in range(k * G, k * G + G, 2):
+            fours = k * G + 4 * of_four
+            for i in range(k * G, fours, 4):
+                if asked < due:
+                    asked = ask_in_pieces(asked, more, apart)
+                at = i * width + column + s
+                sums = four_by_four(q, i * H, keys, (t, u, v, z), whole)
+                add_totals_of_four(p, at, at + width, at + 2 * width, at + 3 * width, sums)
+            for i in range(fours, k * G + G, 2):
                 if asked < due:
                     asked = ask_in_pieces(asked, more, apart)
                 at = i * width + column + s
                 if i + 1 < k * G + G:
-                    sums = two_by_four(q, i * H, keys, t, u, v, z, whole)
-                    add_totals_of_two(p, at, at + width, sums)
+                    eight = two_by_four(q, i * H, keys, t, u, v, z, whole)
+                    add_totals_of_two(p, at, at + width, eight)
                 else:
                     add_totals(p, at, one_by_four(q, i * H, keys, t, u, v, z, whole))
             if whole < H:
                 score_rest(q, keys, first + s, last + 1, k, whole, p, column + s)
         for behind in range(last + 1, 4):
             p[:, column + s + behind] = _f32(0)
-
-
-@compiled(inline="always")
-def one_by_four(q: Array, i: int, keys: Array, t: int, u: int, v: int, z: int, n: int) -> Any:
-    """A query times four keys, n numbers of each, a multiple of WIDTH: 4 sums, as registers whose
-    lanes are still to be added. The query and the keys are given by the place of their first number
-    behind the first of all."""
-    a = b = c = d = nothing()
-    steps = n // STEP * STEP
-    for m in range(0, steps, STEP):
-        x = read(q, i + m)
-        a, b = plus_products(a, x, read(keys, t + m)), plus_products(b, x, read(keys, u + m))
-        c, d = plus_products(c, x, read(keys, v + m)), plus_products(d, x, read(keys, z + m))
-    if steps < n:  # half a step
-        few = read_one(q, i + steps)
-        a = add_times(a, few, read_one(keys, t + steps))
-        b = add_times(b, few, read_one(keys, u + steps))
-        c = add_times(c, few, read_one(keys, v + steps))
-        d = add_times(d, few, read_one(keys, z + steps))
-    return a, b, c, d
-
-
-@compiled(inline="always")
-def two_by_four(q: Array, i: int, keys: Array, t: int, u: int, v: int, z: int, n: int) -> Any:
-    """The same for this query and the one behind it: 8 sums, four of the first and four of the
-    second."""
-    j = i + q.shape[1]
-    a = b = c = d = e = f = g = h = nothing()
-    steps = n // STEP * STEP
-    for m in range(0, steps, STEP):
-        first, second = read(q, i + m), read(q, j + m)
-        key = read(keys, t + m)
-        a, e = plus_products(a, first, key), plus_products(e, second, key)
-        key = read(keys, u + m)
-        b, f = plus_products(b, first, key), plus_products(f, second, key)
-        key = read(keys, v + m)
-        c, g = plus_products(c, first, key), plus_products(g, second, key)
-        key = read(keys, z + m)
-        d, h = plus_products(d, first, key), plus_products(h, second, key)
-    if steps < n:  # half a step
-        one, other = read_one(q, i + steps), read_one(q, j + steps)
-        few = read_one(keys, t + steps)
-        a, e = add_times(a, one, few), add_times(e, other, few)
-        few = read_one(keys, u + steps)
-        b, f = add_times(b, one, few), add_times(f, other, few)
-        few = read_one(keys, v + steps)
-        c, g = add_times(c, one, few), add_times(g, other, few)
-        few = read_one(keys, z + steps)
-        d, h = add_times(d, one, few), add_times(h, other, few)
-    return a, b, c, d, e, f, g, h
 
 
 @inner

@@ -29,6 +29,7 @@ from numba.extending import overload
 
 from twophase.kernels.compiled.lanes import (
     LANES,
+    ZEN,
     add_times,
     has_wide,
     load,
@@ -37,7 +38,7 @@ from twophase.kernels.compiled.lanes import (
 )
 from twophase.kernels.compiled.loops import inner
 from twophase.kernels.compiled.numbers import value_of
-from twophase.kernels.compiled.prefetch import ZEN, address_of, ask, lines_each
+from twophase.kernels.compiled.prefetch import address_of, ask, lines_each
 from twophase.kernels.compiled.widened import (
     STEP,
     nothing,

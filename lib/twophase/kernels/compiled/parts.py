@@ -20,6 +20,7 @@ from twophase.kernels.compiled.block_forms import (
     round_to,
     score_by,
 )
+from twophase.kernels.compiled.lanes import has_quick_pairs
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.merge import LOWEST_SCORE, merge, room_for_parts
 from twophase.kernels.compiled.rope import turn_append
@@ -28,9 +29,10 @@ from twophase.kernels.compiled.widened import arranged, restore
 _f32 = np.float32
 Array = np.ndarray
 SOFTMAX_TOKENS = 64  # tokens of small blocks that share a step of the softmax
-# So many heads that share a key go in pairs, not in tiles: they wait for memory either way, and a
-# Xeon slows tiles down by up to four times while others heat it.
-PAIRED_HEADS = 4
+# Up to so many heads that share a key do without tiles: they wait for memory either way, and a Xeon
+# slows tiles down by up to four times while others heat it.
+TILED_ABOVE = 4
+QUICK_PAIRS = has_quick_pairs()
 # Columns behind those of a block that tiles of scores may write to; as pairs a whole line of
 # weights, so that their rows begin where lines do, as tiles want them.
 BEHIND_PAIRS = 32
@@ -137,9 +139,10 @@ def attend_task(
     _clear(out, top, total)
     b, begin, end = task
     blocks = table[begin:end]
-    width, tiled = max(SOFTMAX_TOKENS, _width(blocks)), in_tiles(keys)
-    tiled = tiled and len(out) > PAIRED_HEADS * keys.shape[1]
-    if in_pairs(keys) and fill_registers(keys.shape[2], values.shape[2]):
+    width = max(SOFTMAX_TOKENS, _width(blocks))
+    paired = in_pairs(keys) and fill_registers(keys.shape[2], values.shape[2])
+    tiled = paired and len(out) > TILED_ABOVE * keys.shape[1] and in_tiles(keys)
+    if tiled or (paired and QUICK_PAIRS):
         p = np.empty((len(out), width + BEHIND_PAIRS), _f32)
         asked, weights = as_pairs(q[b], keys), as_pairs(p, keys)  # room: nothing is in p yet
         if tiled:

@@ -18,15 +18,14 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from llvmlite.binding import get_host_cpu_name  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from twophase.kernels.compiled.compiling import compiled
 from twophase.kernels.compiled.lane_code import WORD
+from twophase.kernels.compiled.lanes import ZEN
 
 LINE_BYTES = 64
-ZEN = get_host_cpu_name().startswith("znver")
 PIECES = 1 if ZEN else 4  # places of a block that are asked for in turns
 SECOND_LEVEL = 2  # of llvm.prefetch's localities: 3 the first level, 2 the second
 _ADDRESS = ir.IntType(8).as_pointer()
