@@ -21,8 +21,9 @@ What each computes is in torch one folder up (`attention`, `rope`, `latent_atten
   what each finds; `several_layers`, `several_state_layers`: whole layers.
 - `tables`: where a sequence's tokens lie, and how its blocks are shared out. `parts`: the blocks of
   a task; `merge`: all of them. `block`: scores, softmax and values of one block, in registers that
-  `widened` fills; `block_pairs`: the same by pairs of bf16, in `pair_registers`; `block_tiles`: by
-  tiles of them, in `tile_registers`; `block_forms`: which of these.
+  `widened` fills, its queries times keys in `block_products`; `block_pairs`: the same by pairs of
+  bf16, in `pair_registers`; `block_tiles`: by tiles of them, in `tile_registers`; `block_forms`:
+  which of these.
   `prefetch`: asking memory for what comes next.
 - `pages`: large pages for weights and caches.
 - `threads`: how many, and on what. `compiling`: keeps machine code, and says what takes so

@@ -3,7 +3,8 @@
 of them (`block_tiles`).
 
 The type of the queries decides, while a loop is compiled: fp32, bits of bf16, or what
-`queries_in_tiles` makes. Whether Linux lends tile registers is known only when it runs.
+`queries_in_tiles` makes. Which of the three a task takes is decided in `parts`: whether pairs are
+quick here is a constant, whether Linux lends tile registers is known only when it runs.
 """
 
 from typing import Any
