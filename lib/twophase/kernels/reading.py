@@ -28,7 +28,7 @@ def sum_of_squares(x: torch.Tensor) -> float:
         )
     n = workers_even_if_forked()
     sums = np.zeros(n, np.float32)
-    _add_squares.on(n)(x.numpy().reshape(-1), sums)  # [numbers]
+    _add_squares.on(n)(x.detach().numpy().reshape(-1), sums)  # [numbers]
     return float(sums.sum())
 
 
