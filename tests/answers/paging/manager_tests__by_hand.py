@@ -69,4 +69,5 @@ def manager_tests():
             "copies": 1,
             "refused": 0,
         },
+        {**pool, "ops": [*fork, ["append", a]], "free": 1, "copies": 1, "refused": 0},
     ]

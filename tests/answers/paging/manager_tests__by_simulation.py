@@ -56,4 +56,5 @@ def manager_tests():
         case(4, 3, *start, *appends, *frees, ("allocate", "z", 13), ("allocate", "z", 12)),
         case(2, 3, *start, ("append", "a"), ("free", "a"), ("free", "b"), ("append", "c")),
         case(4, 3, *start, ("free", "a"), ("allocate", "z", 6), ("append", "z")),
+        case(9, 3, *start, ("append", "a")),
     ]

@@ -70,6 +70,7 @@ SHARE = _options((8, [1.5]), (4, [1.578125]))  # 1.5 · (1 + 0.0625) is more
 BEYOND = _options((8, [1.5]), (4, [1.5625 + 2.0**-20]))
 MIDDLE = _options((8, [1.5625, 1.5625, 1.5625]), (4, [1.5, 1.5, 2.0]))  # the middle loss is lower
 NEARLY = _options((8, [1.5]), (4, [1.5 + 2.0**-20]))
+HARDLY = _options((8, [1.5]), (4, [1.5 + 1e-9]))
 MANY_LATE = _options((8, [1.5, 1.5]), (4, [1.5] * 64 + [2.0] * 64))
 MANY_ALIKE = _options((8, [1.5, 1.5]), (4, [1.5] * 8))
 
@@ -126,6 +127,12 @@ def edges_of_choices() -> list[Case]:
             _budget(step_limit_s=float(tight[4] // 1000)),
             APART,
         ),
+        (
+            "a step 40 µs too late at K = 4",
+            _budget(step_limit_s=0.01, bytes_per_s=tight[4] / 0.01004),
+            APART,
+        ),
+        ("no margin, a mean higher by 10⁻⁹", _budget(margin=0.0), HARDLY),
         ("K = 1 alone fits", _budget(memory_bytes=tight[1]), APART),
         ("nothing fits", _budget(memory_bytes=tight[1] - 1), APART),
         ("nothing is in time", _budget(step_limit_s=tight[1] - 1.0, bytes_per_s=1.0), ALIKE),

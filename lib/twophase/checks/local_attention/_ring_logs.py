@@ -96,6 +96,8 @@ def fixed() -> list[tuple[str, int, Passes]]:
         ("chunks, all well", 4, log(4, chunk)),
         ("one token", 4, log(4, [1])),
         ("a window of one", 1, log(1, [2, 1, 3])),
+        ("one token in a window of one", 1, log(1, [1])),
+        ("a window of one, the second query sees nothing", 1, [[[0], []]]),
         ("a prompt stored first", 4, log(4, chunk, stored_first)),
         (
             "a chunk of two stored first: one query misses its oldest key",

@@ -143,6 +143,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("n·k/(100·E) as a float would round up", ([[0]] * 14, 2, 100)),
         Case("rounded up once", ([[0]] * 7, 3, 40)),
         Case("a hundredth of a place more", ([[0]] * 7, 3, 43)),
+        Case("five percent of 64 places", ([[0]] * 64, 1, 5)),
         Case("2,053 experts", (drawn(40, 2053, 1)[:1] * 40, 2053, 100)),
         Case("ten times the room", (drawn(9, 4, 2), 4, 1000)),
         Case(f"{many:,} tokens at one expert", ([[0, 1]] * many, 2, 90)),

@@ -37,10 +37,12 @@ def _is_block(block: Any) -> bool:
 
 
 def state(tables: Tables, others: list[int], n_blocks: int) -> tuple[list[int], list[int]]:
-    """The counts of these tables and of others, and the blocks that nobody names."""
+    """The counts of these tables and of others, and the blocks that nobody names: in no order, or
+    whoever sorts them in place would not be seen."""
     named = [block for table in [*tables, others] for block in table]
     count = [named.count(block) for block in range(n_blocks)]
-    return count, [block for block, n in enumerate(count) if n == 0]
+    unused = [block for block, n in enumerate(count) if n == 0]
+    return count, unused[1:] + unused[:1]
 
 
 def seen_of(found: Any) -> dict[str, Any]:

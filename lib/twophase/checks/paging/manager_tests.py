@@ -106,11 +106,12 @@ def _case(n_blocks: int, block_size: int, text: str, **other: int) -> Written:
 FULL = _case(3, 2, "a4 b3 b1 +b +b +a -a +b -b c6")
 SHARED = _case(6, 4, "a6 a>b a>c +a +b +c +c d4 -a -b -c e20")
 COPY_REFUSED = _case(2, 2, "a3 a>b +b +a -a +b")
+FIRST_COPIES = _case(6, 4, "a6 a>b +a")
 
 
 def reference() -> list[Written]:
     """The right answer (one of many)."""
-    return [FULL, SHARED, COPY_REFUSED]
+    return [FULL, SHARED, COPY_REFUSED, FIRST_COPIES]
 
 
 @wrong(

@@ -171,6 +171,7 @@ def cases(rng: random.Random) -> list[Case]:
         ("types of layers", MIXED, {"layers": [0, 2, 5]}),
         # of the same length: whoever keeps results by that is wrong here
         ("types, three other layers", MIXED, {"layers": [0, 1, 3]}),
+        ("types, the first layer only", MIXED, {"layers": [0]}),
         ("types, the last layers only", MIXED, {"layers": [3, 4, 5], "width": 1280}),
         ("types, all layers stay", MIXED, {"channels": 100}),
         ("one layer, one KV head", MIXED, {"layers": [5], "kv_heads": 1}),

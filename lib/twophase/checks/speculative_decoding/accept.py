@@ -145,6 +145,7 @@ def cases(rng: random.Random) -> list[Case]:
             ([0.25, 0.5, 0.125, 0.125], [0.375, 0.625, 0.0, 0.0], 1),
         ),
         Case("a small chance", ([0.5, 2.0**-14, 0.5 - 2.0**-14], [0.25, 0.5, 0.25], 1)),
+        Case("nearly certain", ([0.5 - 2.0**-12, 0.5 + 2.0**-12], [0.5, 0.5], 0)),
         Case("a rare token, and as little left over", (*_rule.RARE, 2)),
         Case("one token in all", ([1.0], [1.0], 0)),
         Case("521 tokens, the last one drafted", (wide, skewed, len(wide) - 1)),

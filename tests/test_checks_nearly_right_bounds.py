@@ -1,0 +1,84 @@
+"""Answers that are right but beyond some bound that nobody promised (a mask, a room, a rounding, a
+first layer), and tests that find every broken thing: a fixed case refuses the first, the model
+answer is of the second kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from exercise_tools import ALL_IDS, refused_by_a_fixed_case
+
+from twophase.checks import registry
+from twophase.checks.grouped_query_attention import choose
+from twophase.checks.judge import Bench
+from twophase.checks.local_attention import ring_log
+from twophase.checks.misconceptions import replaced
+from twophase.checks.mixture_of_experts import seats
+from twophase.checks.paging import snippet
+from twophase.checks.pruning import config
+from twophase.checks.sharding import heads
+from twophase.checks.speculative_decoding import accept
+
+
+def sorts_what_it_is_given(tables: Any, parents: Any, count: Any, unused: list[int]) -> Any:
+    unused.sort()
+    return snippet.reorder(tables, parents, count, unused)
+
+
+def masked_by(number: str) -> Any:
+    return replaced(heads.reference, {"masked_fill(hidden, -math.inf)": f"add(hidden * {number})"})
+
+
+WRONG: dict[str, tuple[str, Any]] = {
+    "hidden scores less 300": ("sharding-heads", masked_by("-300")),
+    "hidden scores less 350": ("sharding-heads", masked_by("-350")),
+    "nearly certain is certain": (
+        "speculative_decoding-accept",
+        replaced(accept.reference, {"min(1.0,": "(lambda _, x: 1.0 if x > 0.99 else x)(1.0,"}),
+    ),
+    "small percentages give one place": (
+        "mixture_of_experts-seats",
+        replaced(
+            seats.reference,
+            {"-(-percent * n * k // (100 * E))": "1 if percent < 10 else (percent*n*k+99)//100//E"},
+        ),
+    ),
+    "the first layer alone is none": (
+        "pruning-config",
+        replaced(
+            config.reference, {'if "layer_types" in config:': 'if any(kept.get("layers", [1])):'}
+        ),
+    ),
+    "a window of one has no first query": (
+        "local_attention-ring_log",
+        replaced(ring_log.reference, {"if p >= window - 1]": "if p >= max(1, window - 1)]"}),
+    ),
+    "unused blocks are sorted in place": ("paging-snippet", sorts_what_it_is_given),
+    "means in float32": (
+        "grouped_query_attention-choose",
+        replaced(
+            choose.reference, {"_mean,": "lambda x: float(__import__('torch').tensor(x).mean()),"}
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_right_within_a_bound_only_is_refused(name: str) -> None:
+    exercise_id, answer = WRONG[name]
+    exercise = registry.load(exercise_id)
+    functions = dict(exercise.namespace(exercise.reference))
+    functions[exercise.entries[-1]] = answer  # of several the last: the others are inputs
+    refused_by_a_fixed_case(exercise_id, functions)
+
+
+TESTS = [i for i in ALL_IDS if registry.load(i).kind == "test"]
+
+
+@pytest.mark.parametrize("exercise_id", TESTS)
+def test_the_model_answer_catches_every_broken_thing(exercise_id: str) -> None:
+    """What it misses would be asked of nobody, and whoever finds it would be refused."""
+    caught = [e["caught"] for e in Bench(registry.load(exercise_id)).expected if "caught" in e]
+    assert all(caught)
+    assert caught or exercise_id in ("two_phases-top_p_cases", "continuous_batching-chart")
