@@ -139,7 +139,7 @@ MUTANTS: dict[str, Quantizer] = {
     "begins a new scale after eight numbers": groups_of_eight,
     "takes its scale from the first number": first_sets_the_scale,
     "leaves the last number out of the scale": last_left_out_of_the_scale,
-    "keeps its scale above a thousandth": epsilon,
+    "takes a largest size below a thousandth for a thousandth": epsilon,
     "keeps its largest size at 1 or more": scale_of_one_at_least,
     "adds an offset to its codes": offset_stored,
 }
