@@ -4,19 +4,22 @@ them: a row of a matrix that is read once meets all of them.
 As `linear` for one token, with a row of every array for each token: `x` fp32 [T, D] is their
 stream. Four rows of a matrix and up to five tokens (two, where registers are narrow) are a tile,
 whose sums lie in registers (`token_tiles`); the four rows stay in the caches until all tokens have
-met them, and from memory they come once.
+met them, and from memory they come once. Where registers are wide, but not on a Zen, they come from
+four places, a quarter of the matrix apart (`dot` says why), elsewhere one behind the other.
 """
 
 import numba
 import numpy as np
 
 from twophase.kernels.compiled.dot import NEAR_BYTES, ROWS_AHEAD_BYTES, add_rest
+from twophase.kernels.compiled.lanes import ZEN, has_wide
 from twophase.kernels.compiled.linear import activate_all, normalize, scaled_row, share
 from twophase.kernels.compiled.loops import inner, loop
 from twophase.kernels.compiled.token_tiles import SUM_ROWS, SUM_TOKENS, tile_of, write_tile
 from twophase.kernels.compiled.widened import STEP, arranged
 
 _f32 = np.float32
+FROM_PLACES = has_wide() and not ZEN  # as `dots`
 Array = np.ndarray
 
 
@@ -33,30 +36,45 @@ def scaled_rows(table: Array, rows: Array, factor: np.float32) -> Array:
 def dots_each(w: Array, begin: int, end: int, x: Array, y: Array, at: int) -> None:
     """The rows of a matrix from `begin` to `end`, each times all tokens x [T, inputs], `arranged`
     for the matrix: into y [T, ...], from the column `at` on."""
-    whole, groups = x.shape[1] // STEP * STEP, -(-len(x) // SUM_TOKENS)
+    whole = x.shape[1] // STEP * STEP
     far = ROWS_AHEAD_BYTES // w.itemsize if w.size * w.itemsize > NEAR_BYTES else 0
-    for row in range(begin, end, SUM_ROWS):
-        for group in range(groups):  # 6 tokens are 3 and 3: a tile of one waits for its own sums
-            t, behind = share(group, groups, len(x))
-            ahead, column = 0 if group else far, at + row - begin
-            dots_of_tile(
-                w, row, min(SUM_ROWS, end - row), x, t, behind - t, whole, y, column, ahead
-            )
+    tiles, rest = max(0, end - begin) // SUM_ROWS, max(0, end - begin) % SUM_ROWS
+    for tile in range(tiles):
+        if FROM_PLACES:
+            dots_of_tile(w, begin + tile, SUM_ROWS, tiles, x, whole, y, at + tile, 0)
+        else:
+            row = tile * SUM_ROWS
+            dots_of_tile(w, begin + row, SUM_ROWS, 1, x, whole, y, at + row, far)
+    if rest:
+        dots_of_tile(w, end - rest, rest, 1, x, whole, y, at + tiles * SUM_ROWS, 0)
     for t in range(len(x) if whole < x.shape[1] else 0):
         add_rest(w, begin, end, x[t], y[t], at)
 
 
 @inner
 def dots_of_tile(
-    w: Array, row: int, rows: int, x: Array, t: int, tokens: int, n: int, y: Array, at: int,
-    ahead: int,
+    w: Array, row: int, rows: int, apart: int, x: Array, n: int, y: Array, at: int, ahead: int
+) -> None:
+    """Up to four rows, each so many behind the one before, times all tokens, n numbers of each:
+    into the columns of y from `at` on, as far apart."""
+    groups = -(-len(x) // SUM_TOKENS)
+    for group in range(groups):  # 6 tokens are 3 and 3: a tile of one waits for its own sums
+        t, behind = share(group, groups, len(x))
+        dots_of_group(w, row, rows, apart, x, t, behind - t, n, y, at, 0 if group else ahead)
+
+
+@inner
+def dots_of_group(
+    w: Array, row: int, rows: int, apart: int, x: Array, t: int, tokens: int, n: int, y: Array,
+    at: int, ahead: int,
 ) -> None:  # fmt: skip
-    """Up to four rows times up to five tokens, n numbers of each, into y[t:, at:]. Fewer rows: the
-    last is taken again, and goes nowhere."""
-    sums = y if rows == SUM_ROWS else np.empty((tokens, SUM_ROWS), _f32)
-    place, behind = (t * y.shape[1] + at, y.shape[1]) if rows == SUM_ROWS else (0, SUM_ROWS)
-    k, m = w.shape[1], x.shape[1]
-    a, first = row * k, t * m
+    """`dots_of_tile` for up to five tokens, from t on. Fewer than four rows: the last is taken
+    again, and goes nowhere."""
+    there = rows == SUM_ROWS and apart == 1
+    sums = y if there else np.empty((tokens, SUM_ROWS), _f32)
+    place, behind = (t * y.shape[1] + at, y.shape[1]) if there else (0, SUM_ROWS)
+    k, m = w.shape[1] * apart, x.shape[1]
+    a, first = row * w.shape[1], t * m
     four = a, a + min(1, rows - 1) * k, a + min(2, rows - 1) * k, a + (rows - 1) * k
     if tokens == 1:
         write_tile(sums, place, behind, tile_of(w, four, x, (first,), n, ahead))
@@ -71,8 +89,9 @@ def dots_of_tile(
     else:
         five = first, first + m, first + 2 * m, first + 3 * m, first + 4 * m
         write_tile(sums, place, behind, tile_of(w, four, x, five, n, ahead))
-    if rows < SUM_ROWS:
-        y[t : t + tokens, at : at + rows] = sums[:, :rows]
+    for r in range(0 if there else rows):
+        for i in range(tokens):
+            y[t + i, at + r * apart] = sums[i, r]
 
 
 @inner
