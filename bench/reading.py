@@ -1,4 +1,4 @@
-"""What a bench is held against: the fastest read of memory that there is here."""
+"""What a bench is held against: the fastest of the reads of memory that we have."""
 
 from __future__ import annotations
 

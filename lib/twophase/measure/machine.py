@@ -5,11 +5,11 @@ Calibrated once in about 20 s and kept on disk. Shared machines drift from minut
 `probe()` asks again, in a third of a second, beside each measurement.
 
 Read bandwidth is that of the fastest reader there is, over a buffer larger than the last-level
-cache: torch's sum or maximum, or on a CPU the course's own matrix times vector. So a time computed
-from it is a lower bound for torch and for our kernels alike. FLOP/s are those of a square GEMM that
-takes some tens of milliseconds. A calibrated rate is the upper quartile of many samples: a ceiling,
-reached one time in four, so that interruptions do not lower it; below the data sheet's. A probe is
-a median: how things are now; its `best` is the fastest sample.
+cache: torch's sum or maximum, or on a CPU the course's own matrix times vector or squares from
+eight places. FLOP/s are those of a square GEMM that takes some tens of milliseconds. A calibrated
+rate is the upper quartile of many samples, reached one time in four, so that interruptions do not
+lower it; below the data sheet's. So a time computed from it is one that few runs undercut, torch's
+and ours alike. A probe is a median: how things are now; its `best` is the fastest sample.
 """
 
 from __future__ import annotations

@@ -58,13 +58,13 @@ def _buffer(n_bytes: int, device: str) -> torch.Tensor:
 
 
 def readers(n_bytes: int, device: str) -> dict[str, Work]:
-    """Ways to read a buffer once: torch's sum and maximum (which waits for no sum before it); on a
-    CPU also our matrix times vector, and squares from eight places in turns (`kernels.reading`),
-    with as many threads as torch has. There the buffer lies in large pages, as the weights and
-    caches of compiled models do.
+    """Ways to read a buffer once: torch's sum and maximum; on a CPU also our matrix times vector,
+    and squares from eight places in turns (`kernels.reading`), with as many threads as torch has,
+    the squares with one where loops have no more (`compiled.threads`). There the buffer lies in
+    large pages, as the weights and caches of compiled models do.
 
-    Which is fastest differs from machine to machine, by a factor of up to 1.5; a ceiling is the
-    fastest of them, or some kernel comes out above it. ValueError for less than a byte.
+    Which is fastest differs from machine to machine, by half and more; a ceiling is the fastest of
+    them, or some kernel comes out above it. ValueError for less than a byte.
     """
     if not 1 <= n_bytes < math.inf:
         raise ValueError(f"a buffer that is read has some bytes; got {n_bytes}.")
@@ -88,6 +88,14 @@ def readers(n_bytes: int, device: str) -> dict[str, Work]:
         in_turns = _with_torchs_threads(partial(sum_of_squares, buffer))
         found["eight places"] = (in_turns, buffer.numel() * 4)
     return found
+
+
+def in_order(n_bytes: int) -> Callable[[], object]:
+    """The control of the reader "eight places" on a CPU: the same loop over the same buffer, each
+    thread from one end of its part to the other."""
+    from twophase.kernels.reading import sum_of_squares
+
+    return _with_torchs_threads(partial(sum_of_squares, _buffer(n_bytes, "cpu"), places=1))
 
 
 def _with_torchs_threads(read: Callable[[], object]) -> Callable[[], None]:

@@ -13,12 +13,12 @@ of two bf16 (`widened`), of which a shift and a mask make fp32. One core of that
 matrix in bf16 with rows of 128 that fits the second-level cache at 50 to 75 GB/s, and at 8 one row
 at a time; asking for what is there already would take a third of that.
 
-Which eight rows? The processor itself reads ahead of each place that is read, no further than the
-end of a page of 4 KB. On the Xeon one place keeps memory busy for two thirds of the time: eight
-rows that lie an eighth of the matrix apart come at 26 to 29 GB/s on two cores where one row after
-another comes at 18 to 20, and torch's sum at 20 to 22 (`kernels.reading` tells the same without
-products). On a Zen, where that has not been timed, long rows are read one by one, short ones side
-by side, asked for 16 KB ahead.
+Which eight rows? The processor itself reads ahead of each place that is read, an Intel one no
+further than the end of a page of 4 KiB. On the Xeon one place reads two thirds of what eight do:
+eight rows that lie an eighth of the matrix apart come at 26 to 29 GB/s on two cores where one row
+after another comes at 18 to 20, and torch's sum at 20 to 22 (`kernels.reading` tells the same
+without products). On a Zen, where that has not been timed, long rows are read one by one, short
+ones side by side, asked for 16 KB ahead.
 """
 
 from typing import Any

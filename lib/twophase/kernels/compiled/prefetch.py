@@ -9,9 +9,9 @@ that room is dropped, so a loop asks for a few lines at a time: with 32 in one g
 GB/s, with 8 before each tile 9.5 (one core, whose plain read gives 16 to 18).
 
 Which lines are asked for one after the other counts, too. The processor runs ahead of a reader by
-itself, but no further than the end of a page of 4 KB. An Intel Xeon reads 10 GB/s a core from one
-place, 13 to 16 from four places in turns: so there a block is asked for in PIECES. (On a Zen that
-has not been timed.)
+itself, an Intel one no further than the end of a page of 4 KiB. A Xeon reads 10 GB/s a core from
+one place, 11 to 13 from four places in turns: so there a block is asked for in PIECES. (On a Zen
+that has not been timed.)
 """
 
 from typing import Any
