@@ -23,8 +23,11 @@ UNKNOWN = "a function or an object"
 PLAIN = int | float | str | bool | None
 Place = tuple[str, int | str]  # a function's name, and where or by which keyword an argument comes
 
-# what no two sensible calls differ in alone, by exercise, function and argument, with the reason
-FOLLOWS: dict[tuple[str, str, str], str] = {}
+# what no two sensible calls differ in alone, or no result hangs on, by exercise, function and
+# argument, with the reason
+FOLLOWS: dict[tuple[str, str, str], str] = {
+    ("grouped_query_attention-intensity", "intensity", "H"): "it cancels: every term has it once",
+}
 
 
 def contents(value: Any) -> Any:
