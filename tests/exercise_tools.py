@@ -3,12 +3,15 @@ function of the package."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import random
 from pathlib import Path
 from typing import Any
 
 from twophase.checks import registry
 from twophase.checks.answer import LocalAnswer
+from twophase.checks.exercise import Case, Exercise
 from twophase.checks.judge import Bench
 
 ANSWERS = Path(__file__).parent / "answers"
@@ -44,3 +47,13 @@ def refused_by_a_fixed_case(exercise_id: str, functions: dict[str, Any]) -> None
     assert verdict.status == "wrong"
     wrong = [outcome.case for outcome in verdict.outcomes if not outcome.right]
     assert any(not name.startswith(DRAWN) for name in wrong), wrong
+
+
+def in_fixed_cases(exercise: Exercise) -> Exercise:
+    """The exercise without the cases that a seed draws, or as it is if it has no others."""
+
+    def cases(rng: random.Random) -> list[Case]:
+        made = exercise.cases(rng)
+        return [case for case in made if not case.name.startswith(DRAWN)] or made
+
+    return dataclasses.replace(exercise, cases=cases)

@@ -4,18 +4,15 @@ at every seed."""
 
 from __future__ import annotations
 
-import dataclasses
-import random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from exercise_tools import ALL_IDS, DRAWN
+from exercise_tools import ALL_IDS, in_fixed_cases
 
 from twophase.checks import registry
 from twophase.checks.answer import Handle, LocalAnswer
-from twophase.checks.exercise import Case, Exercise
 from twophase.checks.judge import Bench
 
 SEEDS = (0, 11)
@@ -58,16 +55,6 @@ class BySizes:
 
     def new(self, name: str, *args: Any, **kwargs: Any) -> Handle:
         return self._right.new(name, *args, **kwargs)
-
-
-def in_fixed_cases(exercise: Exercise) -> Exercise:
-    """The exercise without the cases that a seed draws, or as it is if it has no others."""
-
-    def cases(rng: random.Random) -> list[Case]:
-        made = exercise.cases(rng)
-        return [case for case in made if not case.name.startswith(DRAWN)] or made
-
-    return dataclasses.replace(exercise, cases=cases)
 
 
 @pytest.mark.parametrize("exercise_id", ALL_IDS)

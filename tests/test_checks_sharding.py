@@ -240,11 +240,34 @@ def ops_of_one_layer(at: int) -> Callable[..., Any]:
     return replaced(which_layout.reference, {'{e["op"] for e in inside': f'{{e["op"] {one}'})
 
 
+def wrong_of_one_layer(slip: Callable[[str], str]) -> Callable[[_logs.Events, _logs.Model], str]:
+    """The right label, but that of a model of one layer is misread."""
+
+    def diagnose(events: _logs.Events, m: _logs.Model) -> str:
+        label = which_layout.reference(events, m)
+        return slip(label) if m["L"] == 1 else label
+
+    return diagnose
+
+
 LAYOUT_READ_BY_LAYERS = {
     "the first fault": faults_layer_by_layer(1),
     "the last fault": faults_layer_by_layer(-1),
     "the first layer's ops": ops_of_one_layer(0),
     "the last layer's ops": ops_of_one_layer(-1),
+    "one layer is whole": wrong_of_one_layer(lambda label: "tensor"),
+    "one layer is never reduced in part": wrong_of_one_layer(
+        lambda label: "tensor" if label == "reduced in part" else label
+    ),
+    "one layer is never reduced twice": wrong_of_one_layer(
+        lambda label: "tensor" if label == "reduced twice" else label
+    ),
+    "one layer is no stage of a pipeline": wrong_of_one_layer(
+        lambda label: "replicas" if label == "pipeline" else label
+    ),
+    "one layer is not cut by sequence": wrong_of_one_layer(
+        lambda label: "length" if label == "batch" else label
+    ),
 }
 
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TypeVar
+
+from twophase.checks.exercise import Case
 
 T = TypeVar("T")
 
@@ -42,3 +45,19 @@ def one_changed(values: Mapping[str, T], **others: T) -> list[tuple[str, dict[st
 def put(values: Sequence[T], at: int, value: T) -> list[T]:
     """The values, with another one at place `at`."""
     return [*values[:at], value, *values[at + 1 :]]
+
+
+def crossed(one: Case, other: Case) -> list[Case]:
+    """The first case with one of its arguments taken from the second, for each in which they
+    differ: beside the first itself, these find out whoever remembers a result by some of the
+    arguments only. Both are given the same number of arguments and the same keywords."""
+    made = []
+    for i, (mine, its) in enumerate(zip(one.args, other.args, strict=True)):
+        if repr(mine) != repr(its):
+            name = f"{one.name}, another argument {i + 1}"
+            made.append(replace(one, name=name, args=tuple(put(one.args, i, its))))
+    for key in one.kwargs:
+        if repr(one.kwargs[key]) != repr(other.kwargs[key]):
+            name, kwargs = f"{one.name}, another {key}", {**one.kwargs, key: other.kwargs[key]}
+            made.append(replace(one, name=name, kwargs=kwargs))
+    return made

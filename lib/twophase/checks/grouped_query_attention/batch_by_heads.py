@@ -139,6 +139,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("the weights and nothing else", _full(tiny, 6, 0, 1, 1), tiny, 1, 1),
         case("another width", 3000, (7, 2, 4, 6, 2), 5, 1),
         case("another width of a head", 3000, (7, 2, 3, 6, 3), 5, 1),
+        case("other heads", 3000, (7, 2, 3, 4, 2), 5, 1),
         case("one layer more", 3000, (7, 3, 3, 6, 2), 5, 1),
         case("other parameters", 3000, (700, 2, 3, 6, 2), 5, 1),
         case("one token more", 3000, tiny, 6, 1),

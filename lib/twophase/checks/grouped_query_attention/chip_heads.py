@@ -158,7 +158,7 @@ def cases(rng: random.Random) -> list[Case]:
     """The exposing inputs; every chip of several layouts (fewer chips than KV heads, as many, more;
     MHA, MQA; no power of two); the first and the last of very many; then fresh ones."""
     layouts = [(1, 4, 2), (2, 8, 4), (4, 8, 4), (8, 8, 4), (4, 12, 2), (6, 12, 3), (3, 6, 6)]
-    layouts += [(4, 4, 1), (8, 8, 8)]
+    layouts += [(4, 4, 1), (8, 8, 8), (2, 12, 4)]  # (2, 8, 4), but for N
     big = 3 * edges.past(256)
     chips = [(rank, n, N, K) for n, N, K in layouts for rank in range(n)]
     chips += [(rank, big, big, big // 3) for rank in (0, 1, 3, big - 1)]

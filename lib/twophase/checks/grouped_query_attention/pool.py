@@ -122,6 +122,17 @@ def _cancelling(rng: random.Random) -> Case:
     return Case("N=2, K=1, H=2, D=3, float64, numbers near ±2³⁰", (weight, 2, 1))
 
 
+def _eight_rows() -> list[Case]:
+    """Calls that differ in one argument alone: whoever remembers by the others is wrong here."""
+    weight = torch.arange(16.0).reshape(8, 2) ** 2
+    return [
+        Case("8 rows of squares, N=4, K=2", (weight, 4, 2)),
+        Case("the same rows, N=8", (weight, 8, 2)),
+        Case("the same rows, K=1", (weight, 4, 1)),
+        Case("the same rows, the last one first", (weight.flip(0), 4, 2)),
+    ]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """One head; groups of two, three and four; MHA, which stays as it is; MQA; H = D and N·H ≠ D;
     both dtypes, float64 to its last digits; more of each size than any constant; fresh ones."""
@@ -130,6 +141,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, 4, 2, 1, 2),
         # of the same sizes: whoever keeps results by shape is wrong here
         _case(rng, 4, 2, 1, 2, says=", other numbers"),
+        *_eight_rows(),
         _case(rng, 4, 2, 3, 5),
         _case(rng, 6, 3, 2, 12),
         _case(rng, 6, 2, 6, 6),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -104,29 +106,45 @@ wrong.add(
 )
 
 
-def cases(rng: random.Random) -> list[Case]:
-    """One head of one number; widths in every order; square matrices; DeepSeek-V2's widths; more of
-    each than any constant."""
+def _case(
+    rng: random.Random,
+    N: int,
+    D: int,
+    nope: int,
+    v: int,
+    R: int,
+    says: str = "",
+    public: bool = True,
+) -> Case:
+    given = (
+        normal(rng, N, nope, D),
+        normal(rng, N, nope, R),
+        normal(rng, N, v, R),
+        normal(rng, D, N, v),
+    )
+    name = f"N={N}, D={D}, nope_dim={nope}, v_dim={v}, R={R}{says}"
+    return Case(name, given, public=public)
 
-    def case(
-        N: int, D: int, nope: int, v: int, R: int, says: str = "", public: bool = True
-    ) -> Case:
-        return Case(
-            f"N={N}, D={D}, nope_dim={nope}, v_dim={v}, R={R}{says}",
-            (
-                normal(rng, N, nope, D),
-                normal(rng, N, nope, R),
-                normal(rng, N, v, R),
-                normal(rng, D, N, v),
-            ),
-            public=public,
-        )
+
+def _but_for_one(rng: random.Random) -> list[Case]:
+    """Calls that differ in one argument alone: whoever remembers by the others is wrong here."""
+    one, other = (_case(rng, 2, 4, 2, 3, 1) for _ in range(2))
+    names = "w_q", "w_uk", "w_uv", "w_o"
+    alone = zip(names, edges.crossed(one, other), strict=True)
+    return [one, *(replace(case, name=f"the same, another {name}") for name, case in alone)]
+
+
+def cases(rng: random.Random) -> list[Case]:
+    """One head of one number; each matrix changed alone; widths in every order; square matrices;
+    DeepSeek-V2's widths; more of each than any constant."""
+    case = partial(_case, rng)
 
     return [
         case(1, 2, 1, 1, 1),
         case(2, 3, 2, 2, 2),
         # of the same sizes: whoever keeps results by shape is wrong here
         case(2, 3, 2, 2, 2, says=", other numbers"),
+        *_but_for_one(random.Random("latent_attention-absorb")),
         case(3, 7, 2, 4, 5),
         case(2, 5, 6, 3, 4),
         case(4, 6, 3, 3, 12),

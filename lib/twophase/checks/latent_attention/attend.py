@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import torch
 
@@ -177,6 +178,14 @@ def _scored(rng: random.Random, name: str, scores: list[list[float]]) -> Case:
     return Case(f"T={T}, S={S}, N=1, R=7, {name}", given)
 
 
+def _but_for_one(rng: random.Random) -> list[Case]:
+    """Calls that differ in one argument alone: whoever remembers by the others is wrong here."""
+    one, other = (_case(rng, 1, 2, 3, 2, 2, 2, scale=scale) for scale in (0.5, 1.0))
+    names = "q_latent", "q_rope", "latent", "k_rope", "scale"
+    alone = zip(names, edges.crossed(one, other), strict=True)
+    return [one, *(replace(case, name=f"the same, another {name}") for name, case in alone)]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """One query over a cache, a prompt, a block after a cache; one head and many; extreme scores;
     more of each size than any constant."""
@@ -184,6 +193,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, 1, 1, 1, 1, 2, 2, scale=1.0),
         _case(rng, 1, 1, 4, 2, 3, 2, scale=0.5),
         _case(rng, 1, 3, 3, 2, 4, 2, scale=0.4),
+        *_but_for_one(random.Random("latent_attention-attend")),
         _case(rng, 2, 1, 6, 3, 5, 4, scale=0.35),
         _case(rng, 2, 2, 5, 4, 6, 2, scale=0.25),
         _case(rng, 1, 2, 4, 2, 2, 6, scale=0.3),

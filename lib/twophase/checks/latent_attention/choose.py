@@ -222,6 +222,7 @@ def cases(rng: random.Random) -> list[Case]:
             (DEEPSEEK, [[1, 100, 30000], [1, 400, 30000]], SLOW_MEMORY),
         ),
         ("two heads wider than two latents", (WIDE, [[2, 500, 500], [2, 1, 500]], H100)),
+        ("the same passes of DeepSeek-V2", (DEEPSEEK, [[2, 500, 500], [2, 1, 500]], H100)),
         ("room to the last byte", (layer, [prompt], {**fast, "scratch_bytes": room})),
         ("a byte too little room", (layer, [prompt], {**fast, "scratch_bytes": room - 1})),
         (

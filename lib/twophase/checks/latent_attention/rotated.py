@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -213,6 +214,15 @@ def _hides(found: Any) -> dict[str, Any]:
     }
 
 
+def _but_for_one() -> list[Case]:
+    """Calls that differ in one argument alone: whoever remembers by the others is wrong here."""
+    q, c, w_uk = map(torch.tensor, ([[1.0, 2.0], [0.0, 1.0]], LATENTS, [[1.0, 2.0], [3.0, 4.0]]))
+    one = Case("two queries, three latents", (q, c, w_uk))
+    other = Case("rows the other way round", (q.flip(0), c.flip(0), w_uk.flip(0)))
+    alone = zip(("q", "c", "w_uk"), edges.crossed(one, other), strict=True)
+    return [one, *(replace(case, name=f"the same, another {name}") for name, case in alone)]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """The two inputs, then the repaired function: one position, many, wider and narrower latents,
     blocks, a square w_uk, more of each than any constant."""
@@ -228,6 +238,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(1, 3, 2, 2),
         # of the same sizes: whoever keeps results by shape is wrong here
         case(1, 3, 2, 2, says=", other numbers"),
+        *_but_for_one(),
         case(2, 2, 4, 6),
         case(2, 5, 6, 4),
         case(3, 4, 2, 8),

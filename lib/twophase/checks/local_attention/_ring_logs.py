@@ -91,6 +91,7 @@ def fixed() -> list[tuple[str, int, Passes]]:
     late = log(5, [1] * LATE)
     return [
         ("token by token", 4, plain),
+        ("the same, in a window of five", 5, plain),
         ("a prompt as long as the window, then tokens", 4, log(4, [4, 1, 1, 1])),
         ("a text shorter than the window", 9, log(9, [3, 1, 1])),
         ("chunks, all well", 4, log(4, chunk)),

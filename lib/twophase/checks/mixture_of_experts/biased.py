@@ -223,6 +223,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("two tokens, a strong bias", (*tilted, 2)),
         Case("one expert each", (*tilted, 1)),
         Case("all sums below 0", (*below, 2)),
+        Case("the same, other logits", (torch.tensor([[-1.0, -3.0, 0.0, 2.0]]), below[1], 2)),
+        Case("the same, another bias", (below[0], tiny[1], 2)),
         Case("tiny sigmoids", (*tiny, 2)),
         case(1, 4, 2),
         case(3, 6, 3),

@@ -147,6 +147,7 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         Case("by hand, normalized", (same, 2, True)),
         Case("by hand, as they are", (same, 2, False)),
+        Case("by hand, the best alone, as it is", (same, 1, False)),
         *case(1, 4, 2),
         *case(3, 4, 1),
         *case(3, 8, 2),

@@ -130,6 +130,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the same, the even share", (first, 3, 100)),
         Case("the same, with room for all", (first, 3, 300)),
         Case("the same, and an expert that nobody visits", (first, 4, 100)),
+        Case("the same, and three that nobody visits", (first, 6, 100)),
         Case("the same, one percent", (first, 3, 1)),
         Case("all want expert 0", (crowd, 4, 100)),
         Case("all want expert 0, a quarter more room", (crowd, 4, 125)),

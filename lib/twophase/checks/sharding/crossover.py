@@ -114,6 +114,8 @@ def cases(rng: random.Random) -> list[Case]:
 
     return [
         *(case(4096, 16384, axes, n_in) for axes in (2, 3) for n_in in (1, 2)),
+        case(8192, 16384, 2, 1),
+        case(4096, 8192, 2, 1),
         case(8192, 28672, 3, 2),
         case(7168, 2048, 2, 2),
         case(64, edges.past(4096), 2, 1),

@@ -153,9 +153,22 @@ def _mixed(m: Model) -> list[tuple[str, Events]]:
     ]
 
 
+def _one_layer() -> list[tuple[str, Events, Model]]:
+    """All that a model of one layer may note. And one log of two models: whoever remembers by the
+    log is wrong there."""
+    m = model(random.Random("one layer"), B=4, n=4, L=1, bytes=2)
+    tensor = log("tensor", m)
+    return [
+        *((f"{label}, one layer", log(label, m), m) for label in LABELS),
+        ("one layer, a sum of one sequence", _logs.reduced_in_part(tensor, m, 1), m),
+        ("one layer, a sum made twice", _logs.reduced_twice(tensor, 1), m),
+        ("one layer, sums of half the width", tensor, {**m, "D": 2 * m["D"]}),
+    ]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Every layout with the vocabulary cut and whole; each fault in the first, a middle and the
-    last place; 2 and 8 ranks; one sequence; then unseen ones."""
+    last place; 2 and 8 ranks; one sequence; one layer; then unseen ones."""
 
     def case(name: str, events: Events, m: Model, public: bool = True) -> Case:
         return Case(name, (events, m), public=public)
@@ -184,7 +197,6 @@ def cases(rng: random.Random) -> list[Case]:
     )
     deep = model(rng, L=67, n=2, bytes=4)
     last_twice = _logs.reduced_twice(log("length", deep), -1)
-    one = model(rng, B=4, n=4, L=1, bytes=2)
     alone = model(rng, n=1, L=2, bytes=2)
     stage = [{**e, "layer": 1} for e in log("pipeline", m)]
     unseen = [
@@ -205,7 +217,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("67 layers, one sum made twice", _logs.reduced_twice(log("tensor", deep), 77), deep),
         case("67 layers", log("length", deep), deep),
         case("67 layers, the last sum made twice", last_twice, deep),
-        case("one layer", log("tensor", one), one),
+        *(case(*given) for given in _one_layer()),
         case("a middle stage, its events in layer 1", stage, m),
         case("the last stage, which only receives", stage[:1], m),
         case("the first stage, which only sends", stage[1:], m),
