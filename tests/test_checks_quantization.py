@@ -20,6 +20,7 @@ from twophase.checks.quantization import (
     activation_log,
     awq,
     cache_axes,
+    checkpoint_bytes,
     float_code,
     gptq_column,
     grids,
@@ -124,6 +125,27 @@ NEARLY_RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
             )
         },
     ),
+    **{
+        f"the least error sought from {start:g} on": (
+            "awq",
+            {
+                "choose_alpha": replaced(
+                    awq.reference, {"min(found)": f"min([({start}, alphas[0]), *found])"}
+                )
+            },
+        )
+        for start in (1e3, 1e6, 1e9, 3.4e38)
+    },
+    **{
+        f"{name} bytes counted in floats": (
+            "checkpoint_bytes",
+            {"checkpoint_bytes": replaced(checkpoint_bytes.reference, parts)},
+        )
+        for name, parts in {
+            "quantized": {"L * sum(": "int(1.0 * L * sum(", "in matrices),": "in matrices)),"},
+            "plain": {"2 * (tables": "int(2.0 * (tables", "+ 1) * D),": "+ 1) * D)),"},
+        }.items()
+    },
     "codes of 8 bits down to -128": (
         "groups",
         {
@@ -230,8 +252,8 @@ def _other_names(w: Tensor, group: int = 128, bits: int = 4) -> Any:
 def test_the_names_of_a_quantizers_parameters_are_asked_for(quantize_group: Any, says: str) -> None:
     functions = {"expose": snippet.expose, "quantize_group": quantize_group}
     refused_by_a_fixed_case("quantization-snippet", functions)
-    verdict = Bench(snippet.EXERCISE).judge(LocalAnswer(functions))
-    assert [o.case for o in verdict.outcomes if not o.right] == [
-        "repaired: called by the names of its parameters"
-    ]
+    bench = Bench(snippet.EXERCISE)
+    verdict = bench.judge(LocalAnswer(functions))
+    wrong = [o.case for o in verdict.outcomes if not o.right]
+    assert wrong == [case.name for case in bench.cases if case.kwargs]
     assert says in verdict.message

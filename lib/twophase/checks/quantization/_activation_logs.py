@@ -80,6 +80,7 @@ EDGES: dict[str, Log] = {
     "one entry": _log([FLAT]),
     "one entry, an outlier": _log([JUST]),
     "six times the mean, exactly": _log([LESS] * 3),
+    "six times a whole mean, exactly": _log([[2, 2, 2, 42, 2, 2, 2, 2]] * 3),
     "large beside the others only": _log([_row({3: 15})] * 3),
     "an outlier below zero": _log([_row({3: -22})] * 3),
     "half of the entries": _log([JUST, JUST, FLAT, FLAT]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
@@ -113,19 +114,24 @@ def above_zero_only(log: Log) -> str:
     return reference([{**e, "x": [max(v, 0) for v in e["x"]]} for e in log])
 
 
+def said(log: Log, found: Callable[[list[int]], list[int]]) -> str:
+    """What is right but for the channels that are taken for outliers."""
+    layers = by_layer(log)
+    for rows in layers.values():
+        channels = [c for x in rows for c in found(x)]
+        if any(2 * channels.count(c) > len(rows) for c in set(channels)):
+            return "channels"
+    if 2 * sum(bool(found(e["x"])) for e in log) > len(log):
+        return "scattered"
+    return "tokens" if any(map(massive, layers.values())) else "healthy"
+
+
 @wrong("plausible", "At exactly six times the mean a number is not yet an outlier: “more than”.")
 def six_times_is_enough(log: Log) -> str:
     def found(x: list[int]) -> list[int]:
         return [c for c, v in enumerate(x) if v and abs(v) * len(x) >= 6 * sum(map(abs, x))]
 
-    layers = by_layer(log)
-    for rows in layers.values():
-        channels = [c for x in rows for c in found(x)]
-        if any(2 * channels.count(c) > len(rows) for c in channels):
-            return "channels"
-    if 2 * sum(bool(found(e["x"])) for e in log) > len(log):
-        return "scattered"
-    return "tokens" if any(map(massive, layers.values())) else "healthy"
+    return said(log, found)
 
 
 @wrong(
@@ -134,18 +140,24 @@ def six_times_is_enough(log: Log) -> str:
     " number itself among them.",
 )
 def mean_of_the_others(log: Log) -> str:
-    def others(x: list[int]) -> list[int]:
+    def found(x: list[int]) -> list[int]:
         sizes = list(map(abs, x))
         return [c for c, v in enumerate(sizes) if v * (len(x) - 1) > 6 * (sum(sizes) - v)]
 
-    layers = by_layer(log)
-    for rows in layers.values():
-        channels = [c for x in rows for c in others(x)]
-        if any(2 * channels.count(c) > len(rows) for c in set(channels)):
-            return "channels"
-    if 2 * sum(bool(others(e["x"])) for e in log) > len(log):
-        return "scattered"
-    return "tokens" if any(map(massive, layers.values())) else "healthy"
+    return said(log, found)
+
+
+@wrong(
+    "sum(sizes) // len(sizes)",
+    "You rounded the mean down before you compared: of whole numbers it need not be one. Compare"
+    " v·C with six times the sum of the sizes.",
+)
+def mean_rounded_down(log: Log) -> str:
+    def found(x: list[int]) -> list[int]:
+        mean = sum(map(abs, x)) // len(x)
+        return [c for c, v in enumerate(x) if abs(v) > 6 * mean]
+
+    return said(log, found)
 
 
 @wrong(
@@ -157,14 +169,7 @@ def threshold_of_six(log: Log) -> str:
     def found(x: list[int]) -> list[int]:
         return [c for c, v in enumerate(x) if abs(v) >= 6]
 
-    layers = by_layer(log)
-    for rows in layers.values():
-        channels = [c for x in rows for c in found(x)]
-        if any(2 * channels.count(c) > len(rows) for c in set(channels)):
-            return "channels"
-    if 2 * sum(bool(found(e["x"])) for e in log) > len(log):
-        return "scattered"
-    return "tokens" if any(map(massive, layers.values())) else "healthy"
+    return said(log, found)
 
 
 def cases(rng: random.Random) -> list[Case]:

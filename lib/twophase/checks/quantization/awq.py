@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import torch
 
@@ -110,6 +111,27 @@ _change(
 )
 
 
+def by_hand() -> list[Case]:
+    """A case, and the same but for one argument: whoever keeps results by the others is wrong. And
+    one whose errors are larger than any that a person might begin the search with."""
+    w = torch.tensor([[0.71, -0.33, 0.12], [-0.52, 0.94, 0.27]]).double()
+    x = torch.tensor([[5.0, 0.4, -0.7], [-3.1, 0.2, 1.3]]).double()
+    others = (
+        torch.tensor([[0.3, -0.8, 0.5], [0.9, 0.1, -0.4]]).double(),
+        torch.tensor([[1.0, -0.5, 9.0], [-0.3, 0.8, 6.0]]).double(),
+        [0.25, 0.75],
+        4,
+    )
+    one = Case("by hand", (w, x, [0.0, 0.5], 3))
+    names = ("other weights", "other inputs", "other alphas", "4 bits")
+    made = zip(names, edges.crossed(one, Case("", others)), strict=True)
+    return [
+        one,
+        *(replace(case, name=f"by hand, {name}") for name, case in made),
+        Case("errors beyond float32", (1e12 * w, 1e12 * x, [0.0, 0.5], 3)),
+    ]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Even inputs and uneven ones; no alpha but 0; inputs with a mean; every width; sizes past any
     constant. The best alpha is clearly the best."""
@@ -137,6 +159,7 @@ def cases(rng: random.Random) -> list[Case]:
     few = [0.0, 0.25, 0.5, 0.75]
     more = [i / 10 for i in range(10)]
     return [
+        *by_hand(),
         case("one alpha", 2, 4, 5, 3, [0.5]),
         case("rounding to nearest", 2, 4, 5, 3, [0.0]),
         # of the same sizes: whoever keeps results by shape and alphas is wrong here

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import torch
 
@@ -123,6 +124,16 @@ def clear(x: Tensor, bits: int, axis: str, group: int) -> bool:
     return True
 
 
+def by_hand() -> list[Case]:
+    """A case, and the same but for one argument: whoever keeps results by the others is wrong."""
+    x = torch.tensor([[1.1, -2.1, 4.0], [0.3, 1.2, -0.6], [-1.7, 0.5, 2.4], [0.8, 0.1, -3.0]])
+    other = torch.tensor([[-1.2, 0.4, 5.0], [2.5, 0.7, -0.9], [1.1, -3.6, 0.2], [0.6, 1.9, -2.3]])
+    one = Case("by hand", (x, 4, "channel", 2))
+    names = ("other numbers", "3 bits", "a step per token", "groups of 4")
+    made = zip(names, edges.crossed(one, Case("", (other, 3, "token", 4))), strict=True)
+    return [one, *(replace(case, name=f"by hand, {name}") for name, case in made)]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Both ways: full runs, a run that is not full, none that is; groups of one; every width; one
     sign; zeros; one token, one channel; a loud channel; sizes past any constant."""
@@ -146,6 +157,7 @@ def cases(rng: random.Random) -> list[Case]:
     )
     ways = ("channel", "token")
     return [
+        *by_hand(),
         *(case(4, 4, 4, axis, 2) for axis in ways),
         *(case(7, 5, 3, axis, 3) for axis in ways),
         *(case(2, 2, 4, axis, 3) for axis in ways),

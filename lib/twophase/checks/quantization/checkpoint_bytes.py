@@ -131,6 +131,11 @@ _change(
 
 TINY = {"L": 2, "D": 6, "F": 10, "N": 4, "K": 2, "H": 3, "V": 11, "tied": True}
 OTHERS = {"L": 3, "D": 7, "F": 13, "N": 6, "K": 1, "H": 5, "V": 17, "tied": False}
+# both counts lie beyond 2**53, and between two floats
+PAST_FLOATS = {
+    "L": 1001, "D": 1_000_003, "F": 10_000_019, "N": 6, "K": 2, "H": 5, "V": 10**10 + 19,
+    "tied": False,
+}  # fmt: skip
 LLAMA = {
     "L": 32, "D": 4096, "F": 14336, "N": 32, "K": 8, "H": 128, "V": 128256, "tied": False,
 }  # fmt: skip
@@ -152,7 +157,7 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         *(
             case("tiny", dict(TINY), b, g, z)
-            for b, g, z in ((4, 4, 0), (4, 4, 4), (3, 2, 3), (8, 16, 0))
+            for b, g, z in ((4, 4, 0), (4, 4, 4), (4, 4, 3), (3, 4, 3), (3, 2, 3), (8, 16, 0))
         ),
         *(case(f"tiny, {bits}", dict(TINY), bits, 3, bits) for bits in range(2, 9)),
         *(
@@ -164,6 +169,7 @@ def cases(rng: random.Random) -> list[Case]:
         *(case("Llama 3 8B", dict(LLAMA), b, g, z) for b, g, z in ((4, 128, 4), (8, 14336, 0))),
         case("groups past any constant", dict(LLAMA), 3, edges.past(2048), 3),
         case("sizes past any constant", {**large, "tied": True}, 5, 64, 8),
+        case("more than a float can count", dict(PAST_FLOATS), 8, 128, 4),
         case(
             "fresh",
             {**drawn, "N": 3 * drawn["K"], "tied": False},

@@ -70,6 +70,8 @@ def cases(rng: random.Random) -> list[Case]:
 
     return [
         *(case(-1.0, 3.0, bits) for bits in range(2, 9)),
+        case(-4.0, 3.0, 4),  # one end alone is another
+        case(-1.0, 5.0, 4),
         case(-5.0, 2.0, 4),
         case(1.0, 3.0, 4),
         case(-3.0, -1.0, 4),

@@ -165,10 +165,16 @@ def cases(rng: random.Random) -> list[Case]:
         made.append(Case(f"{name}, {len(every)} codes", (every, e, m, top)))
     many = [(7919 * i) % 65536 for i in range(edges.past(256))]
     last = 2**31 - 1
+    four = [1, 60, 121, 127]
     return [
         Case("1.5 in e2m1", ([3], 2, 1, "finite")),
         # of the same length: whoever keeps results by that is wrong here
         Case("2 in e2m1", ([4], 2, 1, "finite")),
+        # of the same codes: whoever keeps results by some of the arguments is wrong here
+        *(
+            Case(f"four codes of e{e}m{m}, “{top}”", (four, e, m, top))
+            for e, m, top in ((4, 3, "nan"), (3, 3, "nan"), (4, 4, "nan"), (4, 3, "inf"))
+        ),
         *made,
         Case("no codes", ([], 4, 3, "nan")),
         Case("many codes of fp16", (many, 5, 10, "inf")),

@@ -145,6 +145,8 @@ def cases(rng: random.Random) -> list[Case]:
     alike = torch.linalg.inv(alike)
     return [
         Case("by hand", (w, hand, ones)),
+        Case("by hand, other weights", (w.flip(1), hand, ones)),
+        Case("by hand, rounded to other numbers", (w, hand, 1 - ones)),
         Case("independent inputs", (w, alone, ones)),
         Case("two inputs all but alike", (w, alike, ones)),
         Case("nothing to make up for", (w, hand, w[:, 0].clone())),

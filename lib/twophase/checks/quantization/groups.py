@@ -165,6 +165,10 @@ def cases(rng: random.Random) -> list[Case]:
     )
     return [
         case("by hand", hand, 3, 4),
+        # but for one argument the same: whoever keeps results by the others is wrong here
+        case("by hand, other numbers", hand.flip(1), 3, 4),
+        case("by hand", hand, 4, 4),
+        case("by hand", hand, 3, 5),
         *(fresh(2, 6, 3, bits) for bits in range(2, 9)),
         # of the same sizes: whoever keeps results by shape is wrong here
         case("[2, 6], other numbers", draw(rng, 2, 6, 3, 4), 3, 4),

@@ -113,20 +113,35 @@ def nf4_levels() -> list[float]:
     return sorted(x / above[0] for x in (*above, 0.0, *below))
 
 
+def quantized(n: int) -> Quantized:
+    """n weights, all bytes other ones."""
+    blocks = -(-n // 64)
+    return {
+        "n": n,
+        "codes": [(37 * i + 5 + i // 7) % 256 for i in range(-(-n // 2))],
+        "maxima": [(91 * b + 200) % 256 for b in range(blocks)],
+        "outer": [0.02 + 0.05 * j for j in range(-(-blocks // 256))],
+        "mean": 0.11,
+    }
+
+
+def but_for_one(levels: list[float], table: list[float]) -> list[Case]:
+    """Three weights with one thing changed: whoever keeps results by the others is wrong."""
+    three = quantized(3)
+    others = {"n": 4, "codes": [160, 27], "maxima": [17], "outer": [0.5], "mean": 0.2}
+    return [
+        *(
+            Case(f"3 weights {name}", (stored, levels, table))
+            for name, stored in edges.one_changed(three, **others)
+        ),
+        Case("3 weights, other levels", (three, [i / 8 - 1 for i in range(16)], table)),
+        Case("3 weights, another table", (three, levels, [(i / 255) ** 2 for i in range(256)])),
+    ]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """One weight, two, an odd number; just a block and one more; two blocks; more than 256 blocks;
     every code; other levels."""
-
-    def stored(n: int) -> Quantized:
-        blocks = -(-n // 64)
-        return {
-            "n": n,
-            "codes": [(37 * i + 5 + i // 7) % 256 for i in range(-(-n // 2))],
-            "maxima": [(91 * b + 200) % 256 for b in range(blocks)],
-            "outer": [0.02 + 0.05 * j for j in range(-(-blocks // 256))],
-            "mean": 0.11,
-        }
-
     levels = nf4_levels()
     table = [((i - 127) / 128) ** 3 for i in range(255)] + [1.0]
     other = [rng.uniform(-1, 1) for _ in range(16)], [rng.uniform(-1, 1) for _ in range(256)]
@@ -134,18 +149,19 @@ def cases(rng: random.Random) -> list[Case]:
     fresh = rng.randrange(200, 400)
     return [
         *(
-            Case(f"{n} weights", (stored(n), levels, table))
+            Case(f"{n} weights", (quantized(n), levels, table))
             for n in (1, 2, 3, 63, 64, 65, 127, 128, 129, 640)
         ),
         # of the same length: whoever keeps results by that is wrong here
-        Case("one weight, another code", ({**stored(1), "codes": [0xA0]}, levels, table)),
-        Case(f"{many} weights", (stored(many), levels, table)),
-        Case("other levels and another table", (stored(200), *other)),
-        Case("maxima above all levels", ({**stored(70), "mean": 3.0}, levels, table)),
+        Case("one weight, another code", ({**quantized(1), "codes": [0xA0]}, levels, table)),
+        *but_for_one(levels, table),
+        Case(f"{many} weights", (quantized(many), levels, table)),
+        Case("other levels and another table", (quantized(200), *other)),
+        Case("maxima above all levels", ({**quantized(70), "mean": 3.0}, levels, table)),
         Case(
             "fresh",
             (
-                stored(fresh) | {"codes": [rng.randrange(256) for _ in range(-(-fresh // 2))]},
+                quantized(fresh) | {"codes": [rng.randrange(256) for _ in range(-(-fresh // 2))]},
                 levels,
                 table,
             ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import torch
 
@@ -131,6 +132,22 @@ def clear(x: Tensor, threshold: float) -> bool:
     return bool(((rest / steps % 1 - 0.5).abs() > 1e-4).all())
 
 
+def by_hand() -> list[Case]:
+    """A case, and the same but for one argument: whoever keeps results by the others is wrong."""
+    x = torch.tensor([[7.0, -2.6, 1.0], [0.9, -1.5, 0.3]])
+    codes = torch.tensor([[3, -5, 127], [-127, 1, 2]], dtype=torch.int8)
+    others = (
+        torch.tensor([[0.4, 8.0, -1.3], [1.1, -0.7, 2.0]]),
+        torch.tensor([[-8, 40, 5], [90, -127, 64]], dtype=torch.int8),
+        torch.tensor([0.03, 0.005]),
+        2.0,
+    )
+    one = Case("by hand", (x, codes, torch.tensor([0.01, 0.02]), 6.0))
+    names = ("other tokens", "other codes", "other scales", "a threshold of 2")
+    made = zip(names, edges.crossed(one, Case("", others)), strict=True)
+    return [one, *(replace(case, name=f"by hand, {name}") for name, case in made)]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """No outlier, one, one in one token only, a negative one, one just at the threshold, all;
     tokens of zeros; one of everything; sizes past any constant."""
@@ -159,6 +176,7 @@ def cases(rng: random.Random) -> list[Case]:
     plain = torch.tensor([[3, -5, 127], [-127, 1, 2]], dtype=torch.int8)
     rows = torch.tensor([0.01, 0.02])
     return [
+        *by_hand(),
         case("no outlier", 2, 4, 3, {}),
         case("one outlier", 2, 4, 3, {(0, 1): 40.0, (1, 1): 35.0}),
         case("in one token only", 3, 5, 2, {(1, 3): 60.0}),

@@ -119,6 +119,7 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         case("[1, 1]", [[1, 1]], 1),
         case("[3, 5]", [[3, 5]], 2),
+        case("[3, 5]", [[3, 5]], 3),
         case("a block", [[8, 8]], 2),
         case("a block and one more", [[5, 13]], 2),
         case("256 blocks", [[128, 128]], 4),

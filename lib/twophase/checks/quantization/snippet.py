@@ -193,6 +193,20 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
     return {"the inputs": "valid", "an input shows it": any(shows(*tensor(x)) for x in inputs)}
 
 
+def by_name() -> list[Case]:
+    """Called by the names of its parameters, and with one of them changed: whoever keeps results by
+    the others is wrong."""
+    w = torch.tensor([[10.0, 10.4, 10.76, 11.0, 10.2], [-1.0, 0.7, 2.0, 3.3, 0.5]])
+    one, other = (
+        Case(
+            "repaired: called by the names of its parameters",
+            kwargs={"weight": weight, "group_size": group_size, "bits": bits},
+        )
+        for weight, group_size, bits in ((w[:1], 3, 5), (w[1:], 4, 4))
+    )
+    return [one, *edges.crossed(one, other)]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Widths that the group divides and does not; every number of bits; one side of zero; by name;
     equal numbers and zeros; one number; sizes past any constant; then the faults to expose."""
@@ -204,21 +218,21 @@ def cases(rng: random.Random) -> list[Case]:
     def fresh(O: int, I: int, group: int, bits: int, public: bool = True) -> Case:
         return case(f"[{O}, {I}]", drawn(rng, O, I, group, bits), group, bits, public)
 
-    by_name = {
-        "weight": torch.tensor([[10.0, 10.4, 10.76, 11.0, 10.2]]),
-        "group_size": 3,
-        "bits": 5,
-    }
     equal = torch.tensor([[0.0, 0.0, 1.0, 2.0], [-3.0, -3.0, 2.5, 2.5]])
+    hand = torch.tensor([[10.0, 10.4, 10.76, 11.0]])
     return [
-        case("by hand", torch.tensor([[10.0, 10.4, 10.76, 11.0]]), 4, 4),
+        case("by hand", hand, 4, 4),
+        # but for one argument the same: whoever keeps results by the others is wrong here
+        case("by hand, other numbers", torch.tensor([[9.0, 10.3, 9.85, 11.0]]), 4, 4),
+        case("by hand", hand, 2, 4),
+        case("by hand", hand, 4, 3),
         *(fresh(2, 6, 3, bits) for bits in range(2, 9)),
         fresh(2, 7, 3, 4),
         fresh(2, 3, 2, 4),
         fresh(3, 5, 8, 4),
         fresh(1, 1, 1, 4),
         Case("repaired: [2, 300] as called without more", (drawn(rng, 2, 300, 128, 4),)),
-        Case("repaired: called by the names of its parameters", kwargs=by_name),
+        *by_name(),
         case("groups of equal numbers", equal, 2, 4),
         case("tiny numbers", torch.tensor([[1e-8, -2.1e-8, 4e-8, 3e-9]]), 4, 4),
         fresh(edges.past(256), 2, 2, 2),
