@@ -21,10 +21,17 @@ from twophase.checks.judge import Bench
 SEEDS = (0, 11)
 UNKNOWN = "a function or an object"
 PLAIN = int | float | str | bool | None
+NEEDLESS = "the right result does not depend on it: it is given to those who think so"
 Place = tuple[str, int | str]  # a function's name, and where or by which keyword an argument comes
 
-# what no two sensible calls differ in alone, by exercise, function and argument, with the reason
-FOLLOWS: dict[tuple[str, str, str], str] = {}
+# what no two sensible calls differ in alone, or what changes no right result, by exercise, function
+# and argument, with the reason
+FOLLOWS: dict[tuple[str, str, str], str] = {
+    ("arithmetic_intensity-critical_batch", "critical_batch", "bits_per_activation"): NEEDLESS,
+    ("kv_cache-kv_bytes", "kv_bytes", "D"): NEEDLESS,
+    ("kv_cache-kv_bytes", "kv_bytes", "N"): NEEDLESS,
+    ("kv_cache-step_bytes", "step_bytes", "S_max"): NEEDLESS,
+}
 
 
 def contents(value: Any) -> Any:
