@@ -1,6 +1,6 @@
 """Answers that are right but beyond some bound that nobody promised (a mask, a room, a rounding, a
-first layer), and tests that find every broken thing: a fixed case refuses the first, the model
-answer is of the second kind."""
+first layer, a number of reads, one order), and tests that find every broken thing: a fixed case
+refuses the first, the model answer is of the second kind."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from exercise_tools import ALL_IDS, refused_by_a_fixed_case
 from twophase.checks import registry
 from twophase.checks.grouped_query_attention import choose
 from twophase.checks.judge import Bench
+from twophase.checks.kv_cache._snippet_caches import Right
+from twophase.checks.latency_throughput import front
 from twophase.checks.local_attention import ring_log
 from twophase.checks.misconceptions import replaced
 from twophase.checks.mixture_of_experts import seats
@@ -24,6 +26,29 @@ from twophase.checks.speculative_decoding import accept
 def sorts_what_it_is_given(tables: Any, parents: Any, count: Any, unused: list[int]) -> Any:
     unused.sort()
     return snippet.reorder(tables, parents, count, unused)
+
+
+def kept_by_points_in_order() -> Any:
+    """Asks only once for the same points, in whatever order they are given."""
+    kept: dict[str, list[int]] = {}
+
+    def remembered(points: list[tuple[float, float]]) -> list[int]:
+        key = repr(sorted(points))
+        if key not in kept:
+            kept[key] = front.reference(points)
+        return kept[key]
+
+    return remembered
+
+
+class GivesZerosInTheEnd(Right):
+    """A cache that can be read 39 times."""
+
+    reads = 0
+
+    def read(self, b: int) -> Any:
+        self.reads += 1
+        return tuple(x * (self.reads < 40) for x in super().read(b))
 
 
 def masked_by(number: str) -> Any:
@@ -54,6 +79,11 @@ WRONG: dict[str, tuple[str, Any]] = {
         "local_attention-ring_log",
         replaced(ring_log.reference, {"if p >= window - 1]": "if p >= max(1, window - 1)]"}),
     ),
+    "fronts are kept by their points in order": (
+        "latency_throughput-front",
+        kept_by_points_in_order(),
+    ),
+    "nothing is read 40 times": ("kv_cache-snippet", GivesZerosInTheEnd),
     "unused blocks are sorted in place": ("paging-snippet", sorts_what_it_is_given),
     "means in float32": (
         "grouped_query_attention-choose",

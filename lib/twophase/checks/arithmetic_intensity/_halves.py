@@ -6,6 +6,7 @@ import random
 
 import torch
 
+from twophase.checks import edges
 from twophase.checks.arithmetic_intensity._data import NEG_INF, normal
 from twophase.checks.arithmetic_intensity._merges import FAULTS, Part
 from twophase.checks.exercise import Case
@@ -60,11 +61,25 @@ def _large() -> tuple[list[Part]]:
     return ([(torch.tensor(out), torch.tensor(lse)) for out, lse in pairs],)
 
 
+def _one_changed() -> list[Case]:
+    """Two parts, then one of their tensors changed alone: whoever keeps results by the others is
+    wrong here."""
+    given = {"out_a": [[1.0, 2.0]], "lse_a": [0.5], "out_b": [[3.0, 5.0]], "lse_b": [1.0]}
+    others = {"out_a": [[4.0, 0.0]], "lse_a": [1.5], "out_b": [[0.0, 1.0]], "lse_b": [-0.5]}
+    name = "repaired: one query of log-sum-exps 0.5 and 1"
+    made = []
+    for says, values in [("", given), *edges.one_changed(given, **others)]:
+        out_a, lse_a, out_b, lse_b = map(torch.tensor, values.values())
+        made.append(Case(f"{name} {says}".strip(), ([(out_a, lse_a), (out_b, lse_b)],)))
+    return made
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Two parts, three, with large and small log-sum-exps, equal ones and distant ones, with rows
     that saw no key; then the faults that must be exposed."""
     return [
         Case("repaired: one query, two parts of two keys", _parts(rng, 1, 2, [2, 2])),
+        *_one_changed(),
         Case("repaired: three queries, one number each", _parts(rng, 3, 1, [2, 3])),
         Case("repaired: three parts, one after the other", _parts(rng, 3, 4, [3, 5, 2])),
         Case("repaired: log-sum-exps around 200", _parts(rng, 2, 3, [4, 3], shift=200.0)),

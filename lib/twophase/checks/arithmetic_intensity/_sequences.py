@@ -171,6 +171,31 @@ def _far(rng: random.Random) -> list[Case]:
     ]
 
 
+def _one_changed() -> list[Case]:
+    """Sequences that differ in one thing alone, in the first block or in all of them: the last
+    block, which comes first, or where the queries are. Whoever keeps results by the rest is wrong
+    here. Three of each: of three calls two meet the same process, where there are two."""
+    own = random.Random(24)
+    first, second, third = (drawn(own, 2, 3, [(2, 3), (0, 2)], query_start=3) for _ in range(3))
+    keys, values, at = first.blocks[0]
+
+    def with_block(k: Tensor, v: Tensor, key_start: int) -> Sequence:
+        return replace(first, blocks=[(k, v, key_start), first.blocks[1]])
+
+    others = {
+        "other queries": [replace(first, q=x.q) for x in (second, third)],
+        "other keys": [with_block(x.blocks[0][0], values, at) for x in (second, third)],
+        "other values": [with_block(keys, x.blocks[0][1], at) for x in (second, third)],
+        "keys elsewhere": [with_block(keys, values, start) for start in (3, 4)],
+        "queries elsewhere": [replace(first, query_start=start) for start in (2, 4)],
+    }
+    name = "2 queries over 5 keys, the last 3 keys first"
+    return [
+        Case(name, (one(first),)),
+        *(Case(f"two of these in turn, {says}", (in_turn(*two),)) for says, two in others.items()),
+    ]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Decode, prefill, a few queries over more keys; blocks in and out of order, of one key and of
     hundreds, and behind every query; scores and positions far from zero; states side by side."""
@@ -211,6 +236,7 @@ def cases(rng: random.Random) -> list[Case]:
             "two sequences in turn, a state for each",
             (in_turn(drawn(rng, 2, 3, [(0, 4), (4, 3)]), drawn(rng, 3, 3, [(0, 9), (9, 4)])),),
         ),
+        *_one_changed(),
         Case(
             "two ways to go on from one state",
             (forked(drawn(rng, 2, 3, [(0, 4), (4, 3), (5, 4)], query_start=7)),),

@@ -141,6 +141,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("100 FLOP/s, 10 B/s, bf16, dense", (100.0, 10.0, 16, 16, 1, 1)),
         Case("the same with int8 weights", (100.0, 10.0, 8, 16, 1, 1)),
         Case("the same with 6 experts, 2 active", (100.0, 10.0, 8, 16, 6, 2)),
+        # another k, then other bytes_per_s: whoever keeps results by the rest is wrong here
+        Case("the same with 6 experts, 3 active", (100.0, 10.0, 8, 16, 6, 3)),
+        Case("the same with 6 experts, 3 active, 20 B/s", (100.0, 20.0, 8, 16, 6, 3)),
         Case("TPU v5e, bf16", (1.97e14, 8.1e11, 16, 16, 1, 1)),
         Case("TPU v5e, int8 weights, products in bf16", (1.97e14, 8.1e11, 8, 16, 1, 1)),
         Case(

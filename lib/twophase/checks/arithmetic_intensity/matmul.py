@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+from twophase.checks import edges
 from twophase.checks.compare import FORMULA
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
@@ -98,15 +99,19 @@ def whole_bytes(B: int, D: int, F: int, param: float, activation: float) -> floa
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """A product that can be counted by hand, the chapter's, every width for weights and for
-    activations, sizes at which nothing may be left out; then fresh ones."""
+    """A product that can be counted by hand, each of its arguments changed alone; the chapter's,
+    every width for weights and for activations, sizes at which nothing may be left out; then fresh
+    ones."""
+    named = {"B": 2, "D": 3, "F": 5, "bytes_per_param": 4, "bytes_per_activation": 4}
+    changed = edges.one_changed(named, B=7, D=4, F=9, bytes_per_param=1, bytes_per_activation=2)
     fresh = []
     for i in range(6):
         sizes = (rng.randrange(2, 5000), rng.randrange(100, 9000), rng.randrange(100, 30_000))
         widths = (rng.choice((0.5, 1, 2, 4)), rng.choice((0.5, 1, 2, 4)))
         fresh.append(Case(f"fresh {i + 1}", (*sizes, *widths), public=i < 3))
     return [
-        Case("[2, 3] @ [3, 5], 4 bytes each", (2, 3, 5, 4, 4)),
+        Case("[2, 3] @ [3, 5], 4 bytes each", tuple(named.values())),
+        *(Case(f"the same {name}", tuple(sizes.values())) for name, sizes in changed),
         Case("[1, 3] @ [3, 5], weights of 1 byte, activations of 2", (1, 3, 5, 1, 2)),
         Case("[100, 4096] @ [4096, 16384] in bf16", (100, 4096, 16384, 2, 2)),
         Case("the same with int4 weights", (100, 4096, 16384, 0.5, 2)),

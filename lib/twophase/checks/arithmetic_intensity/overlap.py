@@ -126,6 +126,9 @@ def cases(rng: random.Random) -> list[Case]:
             "two kernels, the second bound by compute",
             ([(200.0, 50.0), (900.0, 20.0)], 100.0, 10.0),
         ),
+        # the same kernels on other chips: whoever keeps results by kernels is wrong here
+        Case("the same on 300 FLOP/s, 10 B/s", ([(200.0, 50.0), (900.0, 20.0)], 300.0, 10.0)),
+        Case("the same on 100 FLOP/s, 40 B/s", ([(200.0, 50.0), (900.0, 20.0)], 100.0, 40.0)),
         Case(
             "three, the last only copies",
             ([(200.0, 50.0), (900.0, 20.0), (0.0, 30.0)], 100.0, 10.0),

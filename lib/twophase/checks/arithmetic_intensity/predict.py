@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from twophase.checks import edges
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
@@ -49,9 +50,11 @@ reference = _predict()
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """A tiny decode step, one of a batch, prefill, a few queries over a longer cache, every width,
-    one head for all and one for each; shapes that nobody has seen; then counts that no float
-    holds."""
+    """A tiny decode step, one of a batch, prefill, a few queries over a longer cache, each of its
+    sizes changed alone, every width, one head for all and one for each; shapes that nobody has
+    seen; then counts that no float holds."""
+    few = (3, 2, 9, 21, 30, 6, 2, 4, 4)
+    others = (5, 3, 11, 19, 31, 4, 3, 6, 2)
 
     def case(*sizes: int, public: bool = True) -> Case:
         names = ("B", "T", "S", "D", "F", "N", "K", "H")
@@ -74,7 +77,8 @@ def cases(rng: random.Random) -> list[Case]:
         case(1, 1, 5, 10, 7, 4, 2, 2, 4),
         case(4, 1, 1, 8, 8, 4, 2, 2, 2),
         case(2, 6, 6, 10, 14, 4, 2, 4, 2),
-        case(3, 2, 9, 21, 30, 6, 2, 4, 4),
+        case(*few),
+        *(case(*edges.put(few, i, other)) for i, other in enumerate(others)),
         case(2, 3, 7, 11, 13, 4, 1, 6, 1),
         case(2, 3, 7, 11, 13, 3, 3, 6, 8),
         case(1, 2, 2, 5, 3, 1, 1, 2, 2),

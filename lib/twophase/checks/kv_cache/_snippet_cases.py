@@ -68,7 +68,7 @@ def _pair(found: Any) -> Any:
     return list(found) if isinstance(found, list | tuple) else found
 
 
-FEW, LONG = list(range(edges.past(8))), edges.past(2048)
+FEW, STEPS, LONG = list(range(edges.past(8))), edges.past(64), edges.past(2048)
 RUNS: tuple[tuple[str, Sizes, list[tuple[list[int], int]]], ...] = (  # updates: rows, T
     ("one sequence, a token, then 2", (1, 4, 1, 2, "float32"), [([0], 1), ([0], 2)]),
     ("two sequences, then the first alone", (2, 4, 1, 2, "float32"), [([0, 1], 2), ([0], 1)]),
@@ -106,6 +106,7 @@ RUNS: tuple[tuple[str, Sizes, list[tuple[list[int], int]]], ...] = (  # updates:
         (len(FEW), 3, 1, 2, "float32"),
         [(FEW[::-1], 2), (FEW[5:], 1), (FEW, 1), (FEW[:5], 1)],
     ),
+    (f"{STEPS} tokens, one by one", (1, STEPS, 1, 1, "float32"), [([0], 1)] * STEPS),
     (f"{LONG:,} tokens", (1, LONG, 1, 1, "float32"), [([0], LONG - 1), ([0], 2), ([0], 1)]),
 )
 
@@ -125,8 +126,8 @@ def _blocks(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Runs of the repaired cache (every dtype; any of the rows full; more sequences and places than
-    any constant; three caches in turn), then the faults that `expose` must show."""
+    """Runs of the repaired cache (every dtype; any of the rows full; more sequences, places and
+    reads than any constant; three caches in turn), then the faults that `expose` must show."""
     some: list[tuple[list[int], int]] = [([0, 1], 3), ([0], 1), ([1, 0], 2), ([1], 1)]
     same = (2, 6, 1, 4, "bfloat16")
     layers = same, (3, 4, 2, 3, "float32"), same

@@ -10,7 +10,7 @@ import torch
 from twophase.checks import edges
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
-from twophase.checks.kv_cache._data import alike, normal, scored
+from twophase.checks.kv_cache._data import alike, normal, one_changed, scored
 from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
@@ -187,14 +187,18 @@ def _extremes(rng: random.Random) -> list[Case]:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """One query over a cache, a prompt, a block after a cache; one head, grouped heads, one KV
-    head; N·H like no other size; extreme scores; more of each size than any constant."""
+    """One query over a cache, each argument changed alone, a prompt, a block after a cache; one
+    head, grouped heads, one KV head; N·H like no other size; extreme scores; more of each size than
+    any constant."""
+    own = random.Random(36)
+    one, other = (_case(own, 1, 1, 3, 2, 1, 2) for _ in range(2))
     between = [0.0] * (edges.past(4096) - 3)
     far = [9.0, *between, 9.0, 0.0]
     rising = [i / 4096 for i in range(len(far))]
     return [
         _case(rng, 1, 1, 1, 1, 1, 3),
         _case(rng, 1, 1, 4, 1, 1, 2),
+        *one_changed(one, other, "other q", "other k", "other v"),
         _case(rng, 1, 3, 3, 2, 2, 5),
         _case(rng, 2, 1, 6, 6, 2, 4),
         _case(rng, 2, 2, 5, 6, 3, 4),

@@ -9,7 +9,7 @@ import torch
 from twophase.checks import edges
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
-from twophase.checks.kv_cache._data import normal
+from twophase.checks.kv_cache._data import normal, one_changed
 from twophase.checks.misconceptions import Misconceptions
 
 wrong = Misconceptions()
@@ -169,14 +169,17 @@ def _case(
 
 def cases(rng: random.Random) -> list[Case]:
     """An empty cache, one new token, a block of new tokens; positions where every pair has turned
-    visibly; one width with two thetas, one theta with two widths; more of each size than any
-    constant, positions too."""
+    visibly; each argument changed alone; one width with two thetas, one theta with two widths; more
+    of each size than any constant, positions too."""
+    own = random.Random(33)
+    one, other = (_case(own, 1, 2, 2, 1, 6, n, theta) for n, theta in ((4, 900.0), (7, 300.0)))
     return [
         _case(rng, 1, 1, 1, 1, 4, 0),
         _case(rng, 1, 1, 2, 1, 4, 3),
         # of the same sizes: whoever keeps results by shape is wrong here
         _case(rng, 1, 1, 2, 1, 4, 3, says=", other numbers"),
         _case(rng, 1, 1, 2, 1, 4, 3, 500.0),
+        *one_changed(one, other, "other q", "other k", "other v", "but 7 cached", "but theta=300"),
         # frequencies that are kept by theta alone are those of another width
         _case(rng, 1, 2, 2, 1, 8, 5, 700.0),
         _case(rng, 1, 2, 2, 1, 4, 5, 700.0),

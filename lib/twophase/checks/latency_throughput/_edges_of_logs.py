@@ -181,6 +181,17 @@ EDGES = {name: (*edge, SERVER) for name, edge in ALL.items()} | {
         log(5, server=INT8, new_tokens=450),
         INT8,
     ),
+    # the same steps on two servers: whoever keeps results by the steps is wrong here
+    "weights of two bytes: computing almost as long as reading them": (
+        "healthy",
+        log(5, new_tokens=450),
+        SERVER,
+    ),
+    "weights of one byte, the same steps: computing longer than reading": (
+        "compute-bound",
+        log(5, new_tokens=450),
+        INT8,
+    ),
     "weights of one byte, every step 2.25 times as long as reading": (
         "overhead-bound",
         log(5, server=INT8, ratio=2.25),

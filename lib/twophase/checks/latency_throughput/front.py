@@ -145,6 +145,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("no point", ([],)),
         Case("one point", ([(0.01, 100.0)],)),
         Case("the second is better in both", ([(0.02, 100.0), (0.01, 200.0)],)),
+        # the same points: whoever keeps results by them in order is wrong here
+        Case("the first is better in both", ([(0.01, 200.0), (0.02, 100.0)],)),
         Case("the same latency, less throughput", ([(0.01, 200.0), (0.01, 100.0), (0.03, 300.0)],)),
         Case("the same throughput, more latency", ([(0.02, 200.0), (0.01, 200.0), (0.03, 300.0)],)),
         Case("two equal points", ([(0.03, 300.0), (0.01, 200.0), (0.01, 200.0)],)),

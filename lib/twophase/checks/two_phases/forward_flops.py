@@ -150,6 +150,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case(f"{tiny}, one token, nothing cached", (tiny, 1, 0)),
         Case(f"{tiny}, one token, 4 cached", (tiny, 1, 4)),
         Case("the same model with two layers, one token", ({**tiny, "L": 2}, 1, 0)),
+        # beside the next but one T alone differs: whoever keeps results by the rest is wrong
+        Case(f"{tiny}, 2 tokens, 3 cached", (tiny, 2, 3)),
         Case(f"{tiny}, 3 tokens, 2 cached", (tiny, 3, 2)),
         Case(f"{tiny}, 3 tokens, 3 cached", (tiny, 3, 3)),
         *(Case(f"{says}: {m}, 2 tokens, 3 cached", (m, 2, 3)) for says, m in shapes.items()),

@@ -94,6 +94,8 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         Case("1 parameter, 5 prompt tokens, 3 output tokens, cached", (1, 5, 3, True)),
         Case("1 parameter, 5 prompt tokens, 3 output tokens, not cached", (1, 5, 3, False)),
+        # the same tokens: whoever keeps results by these alone is wrong here
+        Case("2 parameters, 5 prompt tokens, 3 output tokens, cached", (2, 5, 3, True)),
         Case("1 output token, cached", (10, 7, 1, True)),
         Case("1 output token, not cached", (10, 7, 1, False)),
         Case("2 output tokens, cached", (10, 7, 2, True)),

@@ -122,7 +122,8 @@ def cases(rng: random.Random) -> list[Case]:
     _, steps = _request(rng, 3_000)
     return [
         Case("arrives at 10 s, tokens at 10.5, 10.6, 10.7 s", (10.0, [10.5, 10.6, 10.7])),
-        # of the same length: whoever keeps results by that is wrong here
+        # the same list, then one of the same length: whoever keeps results by these is wrong here
+        Case("arrives at 9 s, tokens at 10.5, 10.6, 10.7 s", (9.0, [10.5, 10.6, 10.7])),
         Case("arrives at 10 s, tokens at 11, 11.5, 13 s", (10.0, [11.0, 11.5, 13.0])),
         Case("arrives at 4 s, three tokens again", (4.0, [6.0, 6.75, 7.0])),
         Case("one token only", (3.0, [3.25])),
