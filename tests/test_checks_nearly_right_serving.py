@@ -42,6 +42,8 @@ ALL_BEFORE = "tuple(tokens[: (i + 1) * self.block_size])"
 HASH = "(i, reduce(lambda h, t: {}, tokens[: (i + 1) * self.block_size], 7))"
 OTHERS_BEFORE = "sorted(tuple(tokens[j * n : (j + 1) * n]) for j in range(i))"
 CALLS = "faster(calls, step_s)"
+PLAIN_RATE = "d.rate(target, machine, d.NOTHING, B, 0)"
+ROUND_S = "gamma * d.pass_s(draft, machine, B, 1) + d.pass_s(target, machine, B, gamma + 1)"
 
 
 def knows(by: str) -> Parts:
@@ -76,6 +78,11 @@ NEARLY_RIGHT: dict[str, Parts] = {
         draft_length.reference,
         {"rate > best_rate": "rate > 1.0001 * best_rate"},
     ),
+    "no token takes a million seconds": (
+        "best_length",
+        draft_length.reference,
+        {"best, best_rate = 0, 0.0": "best, best_rate = 0, 1e-6"},
+    ),
     "the first 1,000 calls": (
         "best_length",
         draft_length.reference,
@@ -97,6 +104,21 @@ NEARLY_RIGHT: dict[str, Parts] = {
         {f"if {CALLS}": f"if {CALLS.replace('calls', 'calls[:999]')}"},
     ),
     "99 drafts": ("choose", choose.reference, {"d.options(drafts)": "d.options(drafts[:99])"}),
+    "no token takes a million seconds, with a draft or without": (
+        "choose",
+        choose.reference,
+        {PLAIN_RATE: f"max(1e-6, {PLAIN_RATE})"},
+    ),
+    "times in tenths of a millisecond": (
+        "choose",
+        choose.reference,
+        {
+            PLAIN_RATE: "B / round(d.pass_s(target, machine, B, 1), 4)",
+            "d.rate(target, machine, draft, B, gamma)": (
+                f"B * d.tokens_per_call(draft['acceptances'], gamma) / round({ROUND_S}, 4)"
+            ),
+        },
+    ),
     "64 tokens drafted at most": (
         "choose",
         choose.reference,

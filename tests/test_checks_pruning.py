@@ -198,6 +198,14 @@ NEARLY_RIGHT: dict[str, tuple[str, dict[str, Any]]] = {
         "choose",
         {"to_remove": replaced(choose.reference, {"len(sizes) + 1": "min(len(sizes), 9) + 1"})},
     ),
+    "no loss is beyond a million": (
+        "choose",
+        {
+            "to_remove": lambda loss, *of: choose.reference(
+                lambda removed: min(loss(removed), 1e6), *of
+            )
+        },
+    ),
     "at least two query heads to a KV head": ("mapping", _mapped({"N // K": "max(2, N // K)"})),
     "KV heads as a set goes round": ("mapping", _mapped({"sorted(": "list("})),
     "logarithms cut off at -100": (

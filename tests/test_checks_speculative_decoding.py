@@ -132,6 +132,18 @@ def test_the_reference_of_the_tree_is_the_kernels() -> None:
         assert positions == [n_cached + depth - 1 for depth in kernel.depths(parents)]
 
 
+def test_masks_remembered_by_the_parents_in_any_order_are_refused() -> None:
+    kept: dict[tuple[int, ...], tuple[torch.Tensor, list[int]]] = {}
+
+    def remembers(parents: list[int], n_cached: int) -> tuple[torch.Tensor, list[int]]:
+        key = n_cached, *sorted(parents)
+        if key not in kept:
+            kept[key] = tree_mask.reference(parents, n_cached)
+        return kept[key]
+
+    refused_by_a_fixed_case("speculative_decoding-tree_mask", {"tree_mask": remembers})
+
+
 def test_a_draft_without_room_does_not_end_the_search() -> None:
     whole = "        if draft and d.fits(target, machine, draft, B):\n"
     ends = "        if draft and not d.fits(target, machine, draft, B):\n            break\n"

@@ -4,11 +4,12 @@ reads any more."""
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import torch
 
 from twophase.checks.compare import Tolerance
-from twophase.checks.edges import past
+from twophase.checks.edges import crossed, past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
 
@@ -109,6 +110,24 @@ def _case(
     return Case(name.replace("torch.", ""), (*weights, H, kept), public=public)
 
 
+def _one_other() -> list[Case]:
+    """The same but for one argument: the matrices hold four heads of width 2 as well as two of
+    width 4."""
+    rng = random.Random(4)
+    one, other = _case(rng, 4, 2, 2, 3, [1]), _case(rng, 2, 1, 4, 3, [0])
+    one = replace(one, name="one of four heads")
+    what = (
+        "other queries",
+        "other keys",
+        "other values",
+        "another output",
+        "twice as wide",
+        "another head",
+    )
+    made = zip(crossed(one, other), what, strict=True)
+    return [one, *(replace(case, name=f"{one.name}, {differs}") for case, differs in made)]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Heads of every kind: one KV head for each, for a group, for all; whole groups and parts of
     them gone; nothing gone; one head left; each width like no other."""
@@ -119,6 +138,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(fixed, 4, 4, 2, 3, [0, 2]),
         # of the same sizes: whoever keeps results by shape is wrong here
         _case(fixed, 4, 4, 2, 3, [0, 2], says=", other numbers"),
+        *_one_other(),
         _case(fixed, 4, 2, 2, 5, [0, 1]),
         _case(fixed, 4, 2, 3, 5, [2, 3]),
         _case(fixed, 6, 2, 2, 7, [1, 2, 3, 5]),

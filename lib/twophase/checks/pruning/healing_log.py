@@ -120,6 +120,7 @@ def _toward(first: float, last: float, n: int, pace: float = 0.8) -> list[float]
 FLAT = _toward(3.0, 2.5, 40, 0.6)
 EDGES: dict[str, tuple[float, Log]] = {
     "healed": (2.0, _log(_toward(3.5, 2.0, 40))),
+    "the same log, but the whole model was better": (1.5, _log(_toward(3.5, 2.0, 40))),
     "healed, and still falling": (3.0, _log(_toward(6.0, 1.5, 20, 0.9))),
     "stuck above": (2.0, _log(FLAT)),
     "unfinished": (1.0, _log(_toward(5.0, 1.0, 12, 0.9))),

@@ -119,6 +119,7 @@ def cases(rng: random.Random) -> list[Case]:
     short = torch.tensor([1e-4, 4e-5, 2e-5, 1e-5, 1e4, 4e3, 2e3, 1e3])
     return [
         Case("one four, equal inputs", (four, torch.ones(4))),
+        Case("the same four the other way round", (four.flip(1), torch.ones(4))),
         Case("one four, the small weights meet large inputs", (four, turned)),
         Case("an input that is always 0", (four, torch.tensor([1.0, 1.0, 1.0, 0.0]))),
         Case("weights of any size", (tiny, torch.ones(8))),

@@ -111,6 +111,17 @@ def slow_chip(situation: Situation, flops_per_s: float) -> Situation:
     return target, machine | {"flops_per_s": flops_per_s}, drafts, B
 
 
+def pays_no_longer(situation: Situation) -> list[tuple[str, Situation]]:
+    """One thing changed, so that a draft that pays a little does not."""
+    target, machine, drafts, B = situation
+    smaller = {name: size / 2 for name, size in target.items()}
+    return [
+        ("the same draft for half the target", (smaller, machine, drafts, B)),
+        ("the same draft, little arithmetic", slow_chip(situation, machine["bytes_per_s"])),
+        ("the same draft, batch 300", (target, machine, drafts, 300)),
+    ]
+
+
 def last_of_many(n: int) -> Situation:
     """So many drafts of one size, of which only the last is accepted."""
     target, machine, (draft,), B = one(1, 0.05, [0.9] * 5)

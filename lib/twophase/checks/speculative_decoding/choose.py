@@ -168,6 +168,34 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
     return dict(zip(FACTS, ("valid", d.fits(target, machine, draft, B), near), strict=True))
 
 
+def _by_hand() -> list[tuple[str, d.Situation]]:
+    """A target of a power of two, and most often one draft."""
+    return [
+        ("a draft that does not quite pay", d.one(1, 0.613, [0.5])),
+        ("a draft that pays a little", d.one(1, 0.38, [0.5])),
+        *d.pays_no_longer(d.one(1, 0.38, [0.5])),
+        # of the same length: whoever keeps results by that is wrong here
+        ("the same draft, hardly accepted", d.one(1, 0.38, [0.1])),
+        ("a draft with long caches", d.one(16, 0.01, [0.6, 0.6], (0.001, 0.05))),
+        ("a target with long caches", d.one(16, 0.2, [0.3, 0.3], (0.05, 0.0))),
+        ("a draft that computes much", d.one(4, 0.02, [0.8] * 4, flops_per_byte=1500.0)),
+        ("a draft that computes very much", d.one(32, 0.02, [0.8] * 4, flops_per_byte=300.0)),
+        (
+            "a slow disk, a draft that does not quite pay",
+            d.one(1, 0.613, [0.5], bytes_per_s=2.0**33),
+        ),
+        (
+            "a fast memory, a draft that does not quite pay",
+            d.one(1, 0.613, [0.5], bytes_per_s=2.0**48),
+        ),
+        ("a tiny draft, forty places", d.one(1, 0.001, [0.97] * 40)),
+        ("a tiny draft, a hundred places", d.one(1, 0.0005, [0.995] * 100)),
+        ("a hundred drafts, the last one good", d.last_of_many(100)),
+        ("a slow disk", d.one(1, 0.05, [0.8] * 5, bytes_per_s=2.0**33)),
+        ("a very slow disk", d.one(1, 0.05, [0.8] * 5, bytes_per_s=2.0**12)),
+    ]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Batches of 1 to 512, drafts of half a per cent to most of the target, memory just full and a
     byte short, a chip with little arithmetic."""
@@ -187,22 +215,7 @@ def cases(rng: random.Random) -> list[Case]:
         ("little arithmetic, batch 1", d.slow_chip(d.made(r, 1), 8e12)),
         ("little arithmetic, batch 4", d.slow_chip(d.made(r, 4, eager=0.2), 2e13)),
         ("one small draft, much accepted", d.made(r, 1, sizes=(0.002,), eager=0.5)),
-        ("a draft that does not quite pay", d.one(1, 0.613, [0.5])),
-        ("a draft that pays a little", d.one(1, 0.38, [0.5])),
-        # of the same length: whoever keeps results by that is wrong here
-        ("the same draft, hardly accepted", d.one(1, 0.38, [0.1])),
-        ("a draft with long caches", d.one(16, 0.01, [0.6, 0.6], (0.001, 0.05))),
-        ("a target with long caches", d.one(16, 0.2, [0.3, 0.3], (0.05, 0.0))),
-        ("a draft that computes much", d.one(4, 0.02, [0.8] * 4, flops_per_byte=1500.0)),
-        ("a draft that computes very much", d.one(32, 0.02, [0.8] * 4, flops_per_byte=300.0)),
-        (
-            "a slow disk, a draft that does not quite pay",
-            d.one(1, 0.613, [0.5], bytes_per_s=2.0**33),
-        ),
-        ("a tiny draft, forty places", d.one(1, 0.001, [0.97] * 40)),
-        ("a tiny draft, a hundred places", d.one(1, 0.0005, [0.995] * 100)),
-        ("a hundred drafts, the last one good", d.last_of_many(100)),
-        ("a slow disk", d.one(1, 0.05, [0.8] * 5, bytes_per_s=2.0**33)),
+        *_by_hand(),
         ("a draft that lacks a byte of room before one that fits", d.turned(d.tight(r, 3, 1.0))),
         ("a hundred small drafts", d.made(r, 1, sizes=tuple(0.001 * i for i in range(1, 101)))),
     ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import torch
 
 from twophase.checks.compare import Tolerance
-from twophase.checks.edges import past
+from twophase.checks.edges import crossed, past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
 
@@ -100,6 +101,16 @@ def _case(
     return Case(called, (cache.to(dtype), lengths, kept), public=public)
 
 
+def _one_other() -> list[Case]:
+    """The same but for one argument."""
+    rng = random.Random(6)
+    one = _case(rng, [3, 1], [[0, 2], [1]], 6, 2)
+    made = crossed(one, _case(rng, [2, 2], [[1], [0, 2]], 6, 2))
+    what = "other numbers", "other lengths", "others kept"
+    named = zip(made, what, strict=True)
+    return [one, *(replace(case, name=f"{one.name}, {differs}") for case, differs in named)]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Chains and ways down a tree; nothing kept, everything kept; rows of one length and of many;
     full to the last place; both ends of the widths."""
@@ -114,6 +125,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(fixed, [2], [[0, 2]], 6, 3, name="lengths [2], kept [[0, 2]], other numbers"),
         _case(fixed, [3, 1], [[0], [0, 1, 2]], 6, 2),
         _case(fixed, [3, 1], [[0, 1, 3], [0, 2]], 7, 2),
+        *_one_other(),
         _case(fixed, [1, 4, 2], [[0], [0, 2], [0, 1]], 8, 1),
         _case(fixed, [2, 3], [[], [0, 1]], 6, 2, name="an ended sequence, which keeps nothing"),
         _case(fixed, [2, 2], [[], []], 4, 2, name="nothing is kept"),

@@ -152,6 +152,7 @@ GOOD, POOR = [4, 3, 4, 2, 4, 1], [0, 1, 0, 0, 1, 0]  # tokens kept of 4
 
 EDGES: dict[str, tuple[Calls, float]] = {
     "a good draft": (_calls(GOOD, 4, 0.25, 1.125), 1.0),
+    "the same, but plain steps are quicker": (_calls(GOOD, 4, 0.25, 1.125), 0.25),
     "a first call that takes long": (_calls(GOOD, 4, 0.25, 1.125, 40.0), 1.0),
     "a draft as dear as the target": (_calls(GOOD, 4, 3.5, 1.125), 1.0),
     "verification dear, as in a large batch": (_calls(GOOD, 4, 0.25, 4.5), 1.0),
@@ -180,6 +181,7 @@ EDGES: dict[str, tuple[Calls, float]] = {
         1.0,
     ),
     "two calls, the first of them long": (_calls([3, 3], 4, 0.25, 1.0, 9.0), 1.0),
+    "two calls, the second of them long": (_calls([3, 3], 4, 0.25, 1.0, 9.0)[::-1], 1.0),
     "a dear call without a draft": (
         [*_calls([3], 4, 0.5, 1.5), *_calls([0], 0, 0.0, 5.0)],
         1.0,

@@ -99,6 +99,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("a chain", ([-1, 0, 1], 2)),
         # of the same length: whoever keeps results by that is wrong here
         Case("three tokens that are no chain", ([-1, 0, 0], 2)),
+        Case("two ways, one of two tokens", ([-1, 0, -1], 2)),
+        # the same parents: whoever keeps results by these without their order is wrong here
+        Case("the same tree, listed in another order", ([-1, -1, 0], 2)),
         Case("two that follow the text", ([-1, -1], 3)),
         Case("two ways", ([-1, -1, 0, 1], 2)),
         Case("siblings at the second level", ([-1, 0, 0, 1, 1], 4)),

@@ -139,6 +139,7 @@ def cases(rng: random.Random) -> list[Case]:
         ("no token drafted", {**seven, "gamma": 0}),
         ("no token drafted, bound by computing", {**even, "B": 128, "gamma": 0}),
         ("2,053 sequences", {**seven, "B": past(2048), "cache_bytes": 1e3}),
+        ("300 sequences", {**seven, "B": 300}),
         *((f"300 sequences, {what}", new) for what, new in changed),
         *((f"fresh {i + 1}", new) for i, new in enumerate(fresh)),
     ]
