@@ -181,7 +181,7 @@ def cases(rng: random.Random) -> list[Case]:
         "fresh 3": (*drawn(rng, 40), SMALL, 1e11, 5e12),
     }
     return [
-        Case(name, args, public=name not in ("300 requests", "fresh 3"))
+        Case(name, args, public=name not in ("400 requests", "fresh 3"))
         for name, args in named.items()
     ]
 
