@@ -180,6 +180,7 @@ CHARTS: dict[str, Made] = {
     "a request that stands nowhere": as_chart("A A B", C=2),
     "nobody stands anywhere": as_chart(". .", A=1),
     "a pause": as_chart("A B A C", "D D D D"),
+    "the same without the pause": as_chart("A A B C", "D D D D"),
     "a pause in an empty place": as_chart("A . A", "B B B"),
     "a pause in the last slot": as_chart("D D D D", "E E E .", "A B A C"),
     "a pause of several steps": as_chart("A B B B A", "C C D D E"),

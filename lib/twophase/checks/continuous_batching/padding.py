@@ -79,8 +79,8 @@ _add(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """By hand; one request, equal lengths; the longest first and last; the largest batch; fresh
-    ones."""
+    """By hand, and with other prompts; one request, equal lengths; the longest first and last; the
+    largest batch; fresh ones."""
 
     def drawn(r: random.Random, n: int, most: int = 900) -> tuple[list[int], list[int]]:
         return [r.randrange(1, most) for _ in range(n)], [r.randrange(1, most) for _ in range(n)]
@@ -88,6 +88,7 @@ def cases(rng: random.Random) -> list[Case]:
     fixed = random.Random(15)
     return [
         Case("three requests", ([3, 9, 5], [28, 10, 18])),
+        Case("the same answers to other prompts", ([1, 9, 2], [28, 10, 18])),
         Case("one request", ([7], [5])),
         Case("equal lengths", ([4, 4, 4], [6, 6, 6])),
         Case("equal prompts", ([4, 4, 4], [1, 9, 2])),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import FORMULA
+from twophase.checks.edges import one_changed
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
 
@@ -105,10 +106,34 @@ _add(
 
 SMALL = {"weight_bytes": 16e9, "kv_bytes": 131072.0, "token_flops": 16e9, "pair_flops": 524288.0}
 
+Args = tuple[list[int], list[int], dict[str, float], float, float]
+
+
+def _three(reading: float, computing: float) -> dict[str, Args]:
+    """Three requests that decode, and the same with one thing changed, for each. Who reads how much
+    behind which cache: whoever sorts either list is wrong here."""
+    starts, n_new, chunks = [100, 2000, 700], [1, 1, 1], [3, 1, 200]
+    others = one_changed(
+        SMALL, weight_bytes=14e9, kv_bytes=65536.0, token_flops=14e9, pair_flops=262144.0
+    )
+    return {
+        "three decode": (starts, n_new, SMALL, reading, computing),
+        "three decode behind other caches": ([0, 9000, 30], n_new, SMALL, reading, computing),
+        "three decode, half as fast to read": (starts, n_new, SMALL, reading / 2, computing),
+        "three decode, half as fast to compute": (starts, n_new, SMALL, reading, computing / 2),
+        **{
+            f"three decode, {what}": (starts, n_new, model, reading, computing)
+            for what, model in others
+        },
+        "three chunks": (starts, chunks, SMALL, reading, computing),
+        "the same chunks, the caches reversed": (starts[::-1], chunks, SMALL, reading, computing),
+        "the same caches, the chunks reversed": (starts, chunks[::-1], SMALL, reading, computing),
+    }
+
 
 def cases(rng: random.Random) -> list[Case]:
-    """Decoding alone, a prompt alone, both; equal reading and computing; every size of the model
-    changed; the most requests; fresh ones."""
+    """Decoding alone, with each argument changed and each size of the model; a prompt alone, both;
+    equal reading and computing; the most requests; fresh ones."""
     h100 = (3.35e12, 9.9e14)
     even = {"weight_bytes": 2.0**30, "kv_bytes": 0.0, "token_flops": 2.0**24, "pair_flops": 0.0}
     assert 64 * even["token_flops"] == even["weight_bytes"]
@@ -121,7 +146,7 @@ def cases(rng: random.Random) -> list[Case]:
     fixed = random.Random(15)
     most = [[*others, last] for others, last in zip(drawn(fixed, 399), (8000, 600), strict=True)]
     named = {
-        "three decode": ([100, 2000, 700], [1, 1, 1], SMALL, *h100),
+        **_three(*h100),
         "a prompt alone": ([0], [1000], SMALL, *h100),
         "two decode, a chunk of a prompt": ([100, 2000, 512], [1, 1, 256], SMALL, *h100),
         "two decode, a whole prompt": ([100, 2000, 0], [1, 1, 4000], SMALL, *h100),
@@ -156,7 +181,7 @@ def cases(rng: random.Random) -> list[Case]:
         "fresh 3": (*drawn(rng, 40), SMALL, 1e11, 5e12),
     }
     return [
-        Case(name, args, public=name not in ("300 requests", "fresh 3"))
+        Case(name, args, public=name not in ("400 requests", "fresh 3"))
         for name, args in named.items()
     ]
 

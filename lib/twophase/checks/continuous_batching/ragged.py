@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import torch
 
 from twophase.checks.compare import Tolerance
-from twophase.checks.edges import past
+from twophase.checks.edges import crossed, past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
 
@@ -181,9 +182,25 @@ def _far_below() -> tuple[Tensor, Tensor, Tensor, list[tuple[Tensor, Tensor]], l
     return q, k, v, caches, n_new
 
 
+def _alone() -> list[Case]:
+    """A pass, and the same with one of its arguments changed, for each of them."""
+    r = random.Random(15)
+    one = _case(r, "one decodes, one reads two tokens", [2, 1], [1, 2])
+    other = _case(r, "one reads two tokens, one decodes", [2, 1], [2, 1])
+    parts = "queries", "keys", "values", "caches", "shares of the row"
+    changed = zip(parts, crossed(one, other), strict=True)
+    *row, caches, n_new = one.args
+    return [
+        one,
+        *(replace(case, name=f"the same, other {part}") for part, case in changed),
+        Case("the same, the caches change places", (*row, caches[::-1], n_new)),
+    ]
+
+
 def cases(rng: random.Random) -> list[Case]:
-    """One token, one request, decoding, prompts, both mixed; nothing new for some and for all; one
-    KV head and as many as query heads; large scores; more of each size than any constant."""
+    """One token, one request, decoding, prompts, both mixed; each argument changed; nothing new for
+    some and for all; one KV head and as many as query heads; large scores; more of each size than
+    any constant."""
     many = [i % 3 for i in range(past(256))]
     return [
         _case(rng, "one request, one token", [0], [1], N=1, K=1, H=2),
@@ -191,6 +208,7 @@ def cases(rng: random.Random) -> list[Case]:
         # of the same sizes: whoever keeps results by shape is wrong here
         _case(rng, "one request decodes, other numbers", [3], [1], N=2, K=1),
         _case(rng, "two requests decode", [3, 1], [1, 1]),
+        *_alone(),
         _case(rng, "one prompt", [0], [4]),
         _case(rng, "two prompts", [0, 0], [2, 4]),
         _case(rng, "one decodes, one prompt, one chunk", [5, 0, 3], [1, 3, 2]),

@@ -194,6 +194,8 @@ def cases(rng: random.Random) -> list[Case]:
         case("many seats, a large budget", (1,), (far, 9, 8, 7, 6, 5, 4), far, 2 * far),
         Case("ids in no order, one of them 0", (running, waiting, 7, 18, True)),
         Case("the same, but those that ran wait", (waiting, running, 7, 18, True)),
+        Case("the same, the running ones reversed", (running[::-1], waiting, 7, 18, True)),
+        Case("the same, the waiting ones reversed", (running, waiting[::-1], 7, 18, True)),
         case("a budget of 200,000", (1, 150_000), (60_000,), 3, 200_000),
         case("1,000 decode, 1,000 wait", (1,) * 1000, (3,) * 1000, 2000, 4000, public=False),
         case("1,000 are being read", (2,) * 1000, (3,) * 1000, 2000, 5000, public=False),

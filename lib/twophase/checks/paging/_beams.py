@@ -70,12 +70,14 @@ def drawn(rng: random.Random, n: int) -> tuple[Tables, list[int], list[int], lis
 
 FIXED: dict[str, tuple[Tables, list[int], list[int]]] = {  # tables, parents, what others name
     "one beam twice, the other dropped": ([[0, 1], [0, 2]], [0, 0], []),
+    "the same, the beams in another order": ([[0, 2], [0, 1]], [0, 0], []),
     "the beams change places": ([[0, 1], [0, 2]], [1, 0], []),
     "nothing changes": ([[0, 1], [0, 2]], [0, 1], []),
     "the last beam three times": ([[0, 1], [0, 2], [0, 3]], [2, 2, 2], []),
     "two dropped beams share a block": ([[0, 1], [0, 1, 2], [3]], [2, 2, 2], []),
     "others read all": ([[0, 1], [0, 2]], [1, 1], [0, 1, 2]),
     "others read a block of a dropped beam": ([[0, 1], [0, 2]], [0, 0], [2]),
+    "others read a block of the beam that goes on": ([[0, 1], [0, 2]], [0, 0], [1]),
     "others read one block twice": ([[0, 1], [2, 3]], [1, 1], [0, 0]),
     "one beam": ([[3, 1, 2]], [0], []),
     "one beam becomes four": ([[2, 0]], [0, 0, 0, 0], []),

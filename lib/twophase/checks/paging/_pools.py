@@ -74,6 +74,7 @@ def fixed() -> dict[str, Situation]:
     dear: dict[str, Any] = {"block_s": 2.0**-12}
     return {
         "short texts": (short, SIZES, pool()),
+        "short texts, five other sizes": (short, [2, 4, 9, 64, 256], pool()),
         "short texts, look-ups for nothing": (short, SIZES, pool(**free)),
         "short texts, look-ups dear": (short, SIZES, pool(**dear)),
         "long texts": (long, SIZES, pool()),
@@ -97,6 +98,11 @@ def fixed() -> dict[str, Situation]:
         ),
         "a long text first, short ones behind": (
             [3000] + [5] * 400,
+            [1, 4, 64, 256],
+            pool(other_s=2.0**-7),
+        ),
+        "the same, the long text behind": (
+            [5] * 400 + [3000],
             [1, 4, 64, 256],
             pool(other_s=2.0**-7),
         ),

@@ -108,11 +108,16 @@ _add(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Just at the watermark and one block less, none at all; what never fits, before and behind
-    others; multiples of the block; a queue, a pool and a prompt past every constant."""
+    """Each argument changed; just at the watermark and one block less, none at all; what never
+    fits, before and behind others; multiples of the block; a queue, a pool and a prompt past every
+    constant."""
     many, far = past(256), past(4096)
     fixed = {
         "two of three": ([5, 8, 3], 6, 10, 4, 20),
+        "the same, three more free": ([5, 8, 3], 9, 10, 4, 20),
+        "the same, a larger pool": ([5, 8, 3], 6, 25, 4, 20),
+        "the same, blocks of eight": ([5, 8, 3], 6, 10, 8, 20),
+        "the same, half of the pool must stay free": ([5, 8, 3], 6, 10, 4, 50),
         "just at the watermark": ([16], 6, 10, 4, 20),
         "one block less": ([17], 6, 10, 4, 20),
         "a block each": ([4, 4, 4], 2, 10, 4, 0),
@@ -127,6 +132,7 @@ def cases(rng: random.Random) -> list[Case]:
         "the whole pool": ([40, 2], 10, 10, 4, 0),
         "refused between others": ([4, 99, 4], 9, 10, 4, 20),
         "a long one before a short one": ([24, 2], 6, 10, 4, 20),
+        "the short one before the long one": ([2, 24], 6, 10, 4, 20),
         "waiting before one that never fits": ([24, 99], 6, 10, 4, 20),
         "fewer free than the watermark": ([1], 1, 10, 4, 20),
         "a watermark of a block and a half": ([32], 10, 15, 4, 10),

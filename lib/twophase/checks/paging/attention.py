@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import torch
 
 from twophase.checks.compare import Tolerance
-from twophase.checks.edges import past
+from twophase.checks.edges import crossed, past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions, replaced
@@ -167,10 +168,26 @@ def close(r: random.Random) -> tuple[Tensor, Tensor, Tensor, list[list[int]], li
     return q, keys + 1e8, *others  # type: ignore[return-value]
 
 
+def alone() -> list[Case]:
+    """Two sequences in blocks that hold numbers everywhere, and the same with one of the arguments
+    changed, for each of them."""
+    sizes, r = (2, 1, 4, 2, 4), random.Random(17)
+    one, other = (
+        Case(
+            "two sequences, their blocks full of numbers", (*made(r, sizes, tables, [4, 4])[:4], n)
+        )
+        for tables, n in (([[3, 0], [1, 2]], [3, 4]), ([[1, 2], [3, 0]], [4, 3]))
+    )
+    parts = "queries", "keys", "values", "tables", "lengths"
+    changed = zip(parts, crossed(one, other), strict=True)
+    return [one, *(replace(case, name=f"the same, other {part}") for part, case in changed)]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Lengths that are multiples of the block and their neighbors; blocks in no order, shared,
-    reserved; equal heads, groups, one KV head; NaN and numbers where nothing lies; scores large,
-    far below zero, close together; float64; a sequence, a batch and a block past every constant."""
+    reserved; equal heads, groups, one KV head; NaN and numbers where nothing lies; each argument
+    changed; scores large, far below zero, close together; float64; a sequence, a batch and a block
+    past every constant."""
     long, many, r = past(2048), past(256), random.Random(16)
     small = (2, 1, 4, 4, 8)
     fixed: dict[str, tuple[Sizes, list[list[int]], list[int], dict[str, object]]] = {
@@ -215,6 +232,7 @@ def cases(rng: random.Random) -> list[Case]:
         fresh.append(((K * rng.randrange(1, 4), K, 4, size, 100), tables, lengths))
     return [
         *(Case(name, made(r, *args, **how)) for name, (*args, how) in fixed.items()),  # type: ignore[arg-type]
+        *alone(),
         Case("scores far below zero", low(r)),
         Case("large scores close together, float64", close(r)),
         *(Case(f"fresh {i + 1}", made(rng, *args), public=i < 1) for i, args in enumerate(fresh)),

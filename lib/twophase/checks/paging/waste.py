@@ -114,6 +114,10 @@ def cases(rng: random.Random) -> list[Case]:
         "as long as any may become": ([16], [16], 16, 4),
         "one token of one": ([1], [1], 16, 4),
         "three of different lengths": ([3, 9, 1], [10, 9, 2], 16, 4),
+        "the same, pieces of 20": ([3, 9, 1], [10, 9, 2], 20, 4),
+        # the same numbers: whoever sorts either list is wrong here
+        "the same, but the first one holds nine": ([9, 3, 1], [10, 9, 2], 16, 4),
+        "the same, but the second one ends with ten": ([3, 9, 1], [9, 10, 2], 16, 4),
         "two equal ones": ([5, 5], [7, 7], 8, 4),
         "blocks of one token": ([3, 9], [10, 12], 16, 1),
         "blocks of five": ([3, 9, 10], [10, 12, 10], 16, 5),
