@@ -21,9 +21,6 @@ PLAIN = int | float | str | bool | None
 NESTED: Any = list | tuple | dict | torch.Tensor | np.ndarray
 ALL, SCALARS, NOTHING = "all that is in lists", "the scalars in a list of such", "nothing"
 
-# in their cases nothing is alike but for what is in the lists
-BESIDE = ("local_attention-ratio", "quantization-choose")
-
 
 def sizes(value: Any, lose: str) -> Any:
     """What a cache by shape keeps of an argument: scalars, the keys of dicts, lengths. What is in
@@ -67,7 +64,7 @@ def test_whoever_remembers_by_sizes_is_refused_by_a_fixed_case(exercise_id: str)
     exercise = in_fixed_cases(registry.load(exercise_id))
     for seed in SEEDS:
         bench = Bench(exercise, seed)
-        for lose in (ALL, SCALARS, NOTHING)[exercise_id in BESIDE :]:
+        for lose in (ALL, SCALARS, NOTHING):
             answer = BySizes(LocalAnswer(exercise.namespace(exercise.reference)), lose)
             assert bench.judge(answer, whole=False).right is not answer.loses
             if not answer.loses:

@@ -87,6 +87,10 @@ def cases(rng: random.Random) -> list[Case]:
     fresh = [s.with_an_answer(rng) for _ in range(4)]
     return [
         Case("six layers, 1,000 tokens", (by_hand,)),
+        Case(
+            "the same, its options the other way round",
+            ({**by_hand, "options": by_hand["options"][::-1]},),
+        ),
         *(
             Case(f"six layers that must reach {n} tokens", ({**by_hand, "must_reach": n},))
             for n in edges.one_less_and_just_full(reached)

@@ -145,6 +145,7 @@ def edges_of_formats() -> dict[str, Problem]:
         "one format": (MODEL, CHIP, 1, FORMATS[:1]),
         "no formats": (MODEL, CHIP, 1, []),
         "the other way round": (MODEL, CHIP, 1, FORMATS[::-1]),
+        "the smallest loses too much": (MODEL, CHIP, 1, _with(4, loss=0.2)),
         "embeddings larger than the rest": (
             {**MODEL, "other_bytes": 10**12}, {**LARGE, "memory_bytes": 1e13}, 1, FORMATS,
         ),
