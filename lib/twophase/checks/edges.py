@@ -47,17 +47,16 @@ def put(values: Sequence[T], at: int, value: T) -> list[T]:
     return [*values[:at], value, *values[at + 1 :]]
 
 
-def crossed(one: Case, other: Case) -> list[Case]:
-    """The first case with one of its arguments taken from the second, for each in which they
-    differ: beside the first itself, these find out whoever remembers a result by some of the
-    arguments only. Both are given the same number of arguments and the same keywords."""
+def crossed(one: Case, other: Case, *says: str) -> list[Case]:
+    """The first case, then the same with each argument in which they differ taken from the second:
+    these find out whoever remembers a result by the other arguments. Both are given the same number
+    of arguments and the same keywords; `says`, one for each, what is another then."""
     made = []
-    for i, (mine, its) in enumerate(zip(one.args, other.args, strict=True)):
-        if repr(mine) != repr(its):
-            name = f"{one.name}, another argument {i + 1}"
-            made.append(replace(one, name=name, args=tuple(put(one.args, i, its))))
-    for key in one.kwargs:
-        if repr(one.kwargs[key]) != repr(other.kwargs[key]):
-            name, kwargs = f"{one.name}, another {key}", {**one.kwargs, key: other.kwargs[key]}
-            made.append(replace(one, name=name, kwargs=kwargs))
-    return made
+    for i, its in enumerate(other.args):
+        if repr(one.args[i]) != repr(its):
+            made.append(replace(one, args=tuple(put(one.args, i, its))))
+    for key, its in other.kwargs.items():
+        if repr(one.kwargs[key]) != repr(its):
+            made.append(replace(one, kwargs={**one.kwargs, key: its}))
+    named = zip(made, says, strict=True)
+    return [one, *(replace(case, name=f"{one.name}, {what}") for case, what in named)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 
 import torch
 
@@ -188,12 +187,10 @@ def _alone() -> list[Case]:
     one = _case(r, "one decodes, one reads two tokens", [2, 1], [1, 2])
     other = _case(r, "one reads two tokens, one decodes", [2, 1], [2, 1])
     parts = "queries", "keys", "values", "caches", "shares of the row"
-    changed = zip(parts, crossed(one, other), strict=True)
     *row, caches, n_new = one.args
     return [
-        one,
-        *(replace(case, name=f"the same, other {part}") for part, case in changed),
-        Case("the same, the caches change places", (*row, caches[::-1], n_new)),
+        *crossed(one, other, *(f"other {part}" for part in parts)),
+        Case(f"{one.name}, the caches change places", (*row, caches[::-1], n_new)),
     ]
 
 

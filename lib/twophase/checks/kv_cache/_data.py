@@ -5,14 +5,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
 import torch
-
-from twophase.checks import edges
-from twophase.checks.exercise import Case
 
 SAME_NUMBERS = "numbers that are only stored come back bit for bit, in the dtype they had"
 
@@ -50,13 +46,6 @@ def scored(scores: torch.Tensor, H: int) -> tuple[torch.Tensor, torch.Tensor]:
     k[:, :, :T] = scores.mT  # [B, S, T]
     assert (q @ k.mT).equal(math.sqrt(H) * scores), "these are the scores"
     return q, k
-
-
-def one_changed(one: Case, other: Case, *says: str) -> list[Case]:
-    """The first case, then with each of its arguments taken from the second: whoever keeps results
-    by the others is wrong there. `says` what is another then, in the order of the arguments."""
-    made = zip(edges.crossed(one, other), says, strict=True)
-    return [one, *(replace(case, name=f"{one.name}, {what}") for case, what in made)]
 
 
 def telling(rng: random.Random, *shape: int, dtype: str) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 from twophase.checks import edges
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
-from twophase.checks.kv_cache._data import alike, normal, one_changed, scored
+from twophase.checks.kv_cache._data import alike, normal, scored
 from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
@@ -198,7 +198,7 @@ def cases(rng: random.Random) -> list[Case]:
     return [
         _case(rng, 1, 1, 1, 1, 1, 3),
         _case(rng, 1, 1, 4, 1, 1, 2),
-        *one_changed(one, other, "other q", "other k", "other v"),
+        *edges.crossed(one, other, "other q", "other k", "other v"),
         _case(rng, 1, 3, 3, 2, 2, 5),
         _case(rng, 2, 1, 6, 6, 2, 4),
         _case(rng, 2, 2, 5, 6, 3, 4),

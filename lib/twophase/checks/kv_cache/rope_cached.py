@@ -9,7 +9,7 @@ import torch
 from twophase.checks import edges
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Case, Exercise
-from twophase.checks.kv_cache._data import normal, one_changed
+from twophase.checks.kv_cache._data import normal
 from twophase.checks.misconceptions import Misconceptions
 
 wrong = Misconceptions()
@@ -179,7 +179,9 @@ def cases(rng: random.Random) -> list[Case]:
         # of the same sizes: whoever keeps results by shape is wrong here
         _case(rng, 1, 1, 2, 1, 4, 3, says=", other numbers"),
         _case(rng, 1, 1, 2, 1, 4, 3, 500.0),
-        *one_changed(one, other, "other q", "other k", "other v", "but 7 cached", "but theta=300"),
+        *edges.crossed(
+            one, other, "other q", "other k", "other v", "but 7 cached", "but theta=300"
+        ),
         # frequencies that are kept by theta alone are those of another width
         _case(rng, 1, 2, 2, 1, 8, 5, 700.0),
         _case(rng, 1, 2, 2, 1, 4, 5, 700.0),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -130,8 +129,7 @@ def _but_for_one(rng: random.Random) -> list[Case]:
     """Calls that differ in one argument alone: whoever remembers by the others is wrong here."""
     one, other = (_case(rng, 2, 4, 2, 3, 1) for _ in range(2))
     names = "w_q", "w_uk", "w_uv", "w_o"
-    alone = zip(names, edges.crossed(one, other), strict=True)
-    return [one, *(replace(case, name=f"the same, another {name}") for name, case in alone)]
+    return edges.crossed(one, other, *(f"another {name}" for name in names))
 
 
 def cases(rng: random.Random) -> list[Case]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 
 import torch
 
@@ -182,8 +181,7 @@ def _but_for_one(rng: random.Random) -> list[Case]:
     """Calls that differ in one argument alone: whoever remembers by the others is wrong here."""
     one, other = (_case(rng, 1, 2, 3, 2, 2, 2, scale=scale) for scale in (0.5, 1.0))
     names = "q_latent", "q_rope", "latent", "k_rope", "scale"
-    alone = zip(names, edges.crossed(one, other), strict=True)
-    return [one, *(replace(case, name=f"the same, another {name}") for name, case in alone)]
+    return edges.crossed(one, other, *(f"another {name}" for name in names))
 
 
 def cases(rng: random.Random) -> list[Case]:

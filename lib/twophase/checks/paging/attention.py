@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 
 import torch
 
@@ -179,8 +178,7 @@ def alone() -> list[Case]:
         for tables, n in (([[3, 0], [1, 2]], [3, 4]), ([[1, 2], [3, 0]], [4, 3]))
     )
     parts = "queries", "keys", "values", "tables", "lengths"
-    changed = zip(parts, crossed(one, other), strict=True)
-    return [one, *(replace(case, name=f"the same, other {part}") for part, case in changed)]
+    return crossed(one, other, *(f"other {part}" for part in parts))
 
 
 def cases(rng: random.Random) -> list[Case]:

@@ -124,8 +124,7 @@ def _one_other() -> list[Case]:
         "twice as wide",
         "another head",
     )
-    made = zip(crossed(one, other), what, strict=True)
-    return [one, *(replace(case, name=f"{one.name}, {differs}") for case, differs in made)]
+    return crossed(one, other, *what)
 
 
 def cases(rng: random.Random) -> list[Case]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import torch
 
@@ -123,11 +122,9 @@ def by_hand() -> list[Case]:
         4,
     )
     one = Case("by hand", (w, x, [0.0, 0.5], 3))
-    names = ("other weights", "other inputs", "other alphas", "4 bits")
-    made = zip(names, edges.crossed(one, Case("", others)), strict=True)
+    says = "other weights", "other inputs", "other alphas", "4 bits"
     return [
-        one,
-        *(replace(case, name=f"by hand, {name}") for name, case in made),
+        *edges.crossed(one, Case("", others), *says),
         Case("errors beyond float32", (1e12 * w, 1e12 * x, [0.0, 0.5], 3)),
     ]
 

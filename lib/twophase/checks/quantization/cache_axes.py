@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import torch
 
@@ -129,9 +128,8 @@ def by_hand() -> list[Case]:
     x = torch.tensor([[1.1, -2.1, 4.0], [0.3, 1.2, -0.6], [-1.7, 0.5, 2.4], [0.8, 0.1, -3.0]])
     other = torch.tensor([[-1.2, 0.4, 5.0], [2.5, 0.7, -0.9], [1.1, -3.6, 0.2], [0.6, 1.9, -2.3]])
     one = Case("by hand", (x, 4, "channel", 2))
-    names = ("other numbers", "3 bits", "a step per token", "groups of 4")
-    made = zip(names, edges.crossed(one, Case("", (other, 3, "token", 4))), strict=True)
-    return [one, *(replace(case, name=f"by hand, {name}") for name, case in made)]
+    says = "other numbers", "3 bits", "a step per token", "groups of 4"
+    return edges.crossed(one, Case("", (other, 3, "token", 4)), *says)
 
 
 def cases(rng: random.Random) -> list[Case]:

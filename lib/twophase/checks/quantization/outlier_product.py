@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import torch
 
@@ -143,9 +142,8 @@ def by_hand() -> list[Case]:
         2.0,
     )
     one = Case("by hand", (x, codes, torch.tensor([0.01, 0.02]), 6.0))
-    names = ("other tokens", "other codes", "other scales", "a threshold of 2")
-    made = zip(names, edges.crossed(one, Case("", others)), strict=True)
-    return [one, *(replace(case, name=f"by hand, {name}") for name, case in made)]
+    says = "other tokens", "other codes", "other scales", "a threshold of 2"
+    return edges.crossed(one, Case("", others), *says)
 
 
 def cases(rng: random.Random) -> list[Case]:

@@ -204,7 +204,7 @@ def by_name() -> list[Case]:
         )
         for weight, group_size, bits in ((w[:1], 3, 5), (w[1:], 4, 4))
     )
-    return [one, *edges.crossed(one, other)]
+    return edges.crossed(one, other, "another weight", "another group_size", "other bits")
 
 
 def cases(rng: random.Random) -> list[Case]:

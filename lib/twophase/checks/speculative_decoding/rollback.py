@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import torch
 
@@ -105,10 +104,8 @@ def _one_other() -> list[Case]:
     """The same but for one argument."""
     rng = random.Random(6)
     one = _case(rng, [3, 1], [[0, 2], [1]], 6, 2)
-    made = crossed(one, _case(rng, [2, 2], [[1], [0, 2]], 6, 2))
-    what = "other numbers", "other lengths", "others kept"
-    named = zip(made, what, strict=True)
-    return [one, *(replace(case, name=f"{one.name}, {differs}") for case, differs in named)]
+    other = _case(rng, [2, 2], [[1], [0, 2]], 6, 2)
+    return crossed(one, other, "other numbers", "other lengths", "others kept")
 
 
 def cases(rng: random.Random) -> list[Case]:
