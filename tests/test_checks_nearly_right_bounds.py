@@ -10,16 +10,16 @@ import pytest
 from exercise_tools import ALL_IDS, refused_by_a_fixed_case
 
 from twophase.checks import registry
-from twophase.checks.grouped_query_attention import choose
+from twophase.checks.grouped_query_attention import choose, repeated_bytes
 from twophase.checks.judge import Bench
 from twophase.checks.kv_cache._snippet_caches import Right
 from twophase.checks.latency_throughput import front
 from twophase.checks.local_attention import ring_log
 from twophase.checks.misconceptions import replaced
-from twophase.checks.mixture_of_experts import seats
+from twophase.checks.mixture_of_experts import route, seats
 from twophase.checks.paging import snippet
 from twophase.checks.pruning import config
-from twophase.checks.sharding import heads
+from twophase.checks.sharding import heads, sent_bytes
 from twophase.checks.speculative_decoding import accept
 
 
@@ -61,6 +61,28 @@ WRONG: dict[str, tuple[str, Any]] = {
     "nearly certain is certain": (
         "speculative_decoding-accept",
         replaced(accept.reference, {"min(1.0,": "(lambda _, x: 1.0 if x > 0.99 else x)(1.0,"}),
+    ),
+    "a thousandth of a place is none": (
+        "mixture_of_experts-seats",
+        replaced(
+            seats.reference,
+            {"-(-percent * n * k // (100 * E))": "math.ceil(percent * n * k / (100 * E) - 0.001)"},
+        ),
+    ),
+    "weights divided by a little more than their sum": (
+        "mixture_of_experts-route",
+        replaced(route.reference, {"weights.sum(-1, True)": "(weights.sum(-1, True) + 1e-6)"}),
+    ),
+    "what a rank sends, through a float": (
+        "sharding-sent_bytes",
+        replaced(
+            sent_bytes.reference,
+            {"2 * 2 * B * D * b * (n - 1) // n": "round(2 * 2 * B * D * b / n) * (n - 1)"},
+        ),
+    ),
+    "bytes that are shared, through a float": (
+        "grouped_query_attention-repeated_bytes",
+        replaced(repeated_bytes.reference, {"(cache + ends)": "int(1.0 * (cache + ends))"}),
     ),
     "small percentages give one place": (
         "mixture_of_experts-seats",

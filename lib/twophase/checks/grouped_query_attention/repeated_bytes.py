@@ -92,12 +92,12 @@ wrong.add(
 
 
 def _large() -> tuple[int, int, int, int, int]:
-    """More positions than any table has, and more bytes than a float holds, but not than 64
-    bits."""
+    """More positions than any table has, and more bytes both ways than a float holds, but not than
+    64 bits."""
     K = edges.past(2**10)
-    sizes = edges.past(2048), edges.past(2**17), 3 * K, K, edges.past(2**15)
-    moved = reference(*sizes, bytes_per_value=2)["repeated"]
-    assert int(float(moved)) != moved < 2**63
+    sizes = edges.past(2048), edges.past(2**17 + 32), 3 * K, K, edges.past(2**17)
+    moved = reference(*sizes, bytes_per_value=2)
+    assert all(int(float(n)) != n < 2**63 for n in moved.values())
     return sizes
 
 

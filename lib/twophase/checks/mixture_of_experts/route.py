@@ -129,10 +129,12 @@ def logits_of(rng: random.Random, n: int, E: int, spread: float = 1.0) -> Tensor
 # is rounded
 LARGE = torch.tensor([[3000.0, -4000.0, 2986.0, 2972.0], [-4028.0, -4000.0, -9000.0, -4014.0]])
 
+NEARLY_FLAT = torch.arange(edges.past(1024)).flip(0)[None] * 1e-4  # the best score is a thousandth
+
 
 def cases(rng: random.Random) -> list[Case]:
     """One token; several; k from 1 to E; one expert; wide logits and large ones; more tokens and
-    experts than any constant; both ways each."""
+    experts than any constant; nearly equal scores; both ways each."""
 
     def case(n: int, E: int, k: int, spread: float = 1.0, public: bool = True) -> list[Case]:
         made = logits_of(rng, n, E, spread)
@@ -161,6 +163,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("logits of some thousands, as they are", (LARGE, 2, False)),
         *case(2, edges.past(512), edges.past(256)),
         *case(1, edges.past(2053), edges.past(2048), 0.05),
+        Case("nearly flat, the best alone, normalized", (NEARLY_FLAT, 1, True)),
         *case(rng.randrange(2, 7), rng.randrange(5, 12), rng.randrange(2, 5), 3.0, public=False),
     ]
 

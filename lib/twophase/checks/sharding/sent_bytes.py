@@ -130,8 +130,17 @@ def divides(s: Sizes) -> bool:
     return not any(s[name] % s["n"] for name in ("B", "D", "F", "N", "K"))
 
 
+def _large() -> list[int]:
+    """Sizes of which no count is a float's, and none is beyond 64 bits."""
+    wide = 3 * edges.past(2**28)
+    sizes = [wide, wide, 3, 3 * edges.past(2**10), 3, edges.past(2**17), 3, 1]
+    assert all(int(float(sent)) != sent < 2**63 for sent in reference(*sizes).values())
+    return sizes
+
+
 def cases(rng: random.Random) -> list[Case]:
-    """One rank, two; small and real widths; one change at a time; counts beyond a float."""
+    """One rank, two; small and real widths; one change at a time; counts beyond a float, one of
+    them, then all."""
 
     def case(*sizes: int, public: bool = True) -> Case:
         named = dict(zip(NAMES, sizes, strict=True))
@@ -154,6 +163,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(2, 2, 2, 2 * edges.past(2048), 2 * edges.past(2048), 1, 2, 2),
         case(2, 2 * edges.past(2**20), 2 * edges.past(2**22), 2, 2, edges.past(2**14), 2, 2),
         case(2, 2 * edges.past(2**28), 2 * edges.past(2**30), 2, 2, 2, 2, 4),
+        case(*_large()),
         case(17, 17, 17, 17, 17, 2, 17, 2),
         case(*fresh, rng.randrange(2, 200), n, rng.choice((1, 2, 4)), public=False),
     ]
