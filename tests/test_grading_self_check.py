@@ -362,3 +362,9 @@ def test_the_graders_own_fault_is_exit_3(
     code, _, err = run([str(ROOT / "exercises" / "03_kv_cache.ipynb")], capsys, monkeypatch)
     assert code == 3
     assert "The grader failed here" in err
+
+
+def test_an_answer_under_timeit_is_told_that_its_names_stay_there(tmp_path: Path) -> None:
+    said = verdict(notebook(tmp_path, {MAX_BATCH: f"%%timeit\n{RIGHT}"}))
+    assert said["status"] == "missing"
+    assert "defined under %%timeit, which keeps names to itself" in said["message"]

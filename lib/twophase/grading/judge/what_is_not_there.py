@@ -114,7 +114,9 @@ def _gives(step: Step, *names: str) -> bool:
 
 def _whereabouts(name: str, plan: ExecutionPlan, exercise_id: str) -> str:
     """Where a name is defined that was not there when the exercise was asked, and what to do."""
-    if any(_gives(s, name) for s in plan.above(exercise_id)):
+    if above := [s for s in plan.above(exercise_id) if _gives(s, name)]:
+        if all(s.source.lstrip().startswith("%%timeit") for s in above):
+            return f"{name} is defined under %%timeit, which keeps names to itself: take it out."
         return f"{name} is defined above the check, and was not there when it was used" + (
             "."
             if plan.changes(exercise_id, [name])
