@@ -110,8 +110,15 @@ def _edges(workload: Workload, machine: Machine) -> list[Case]:
         assert set(far) <= set(allowed.tolist()) - set(near), (name, near)
         return Case(name, (w, m))
 
+    three = {"memory_bytes": 230}
     return [
-        case("memory for exactly 3 sequences", 3, {}, {"memory_bytes": 230}),
+        case("memory for exactly 3 sequences", 3, {}, three),
+        # whoever keeps results by some of the numbers is wrong here
+        case("the same with one parameter more", 2, {"n_params": 101}, three),
+        case("the same with weights of 14 bits", 5, {"bytes_per_param": 1.75}, three),
+        case("the same with larger caches", 2, {"cache_bytes_per_sequence": 12}, three),
+        case("the same with little arithmetic", 1, {}, {**three, "flops_per_s": 50.0}),
+        case("the same with slow memory", 1, {}, {**three, "bytes_per_s": 33.0}),
         case("a byte less than 4 sequences need", 3, {}, {"memory_bytes": 239}),
         case("a step of exactly 4 sequences", 4, {"tpot_limit_s": 3.75}, {"bytes_per_s": 64.0}),
         case("4 sequences are 1 µs late", 3, {"tpot_limit_s": 0.002399}, THOUSANDFOLD),

@@ -121,6 +121,11 @@ def edges_of_choices() -> list[Case]:
             _budget(step_limit_s=float(tight[4]), bytes_per_s=1.0),
             APART,
         ),
+        (
+            "the same step, read twice as quickly",
+            _budget(step_limit_s=float(tight[4]), bytes_per_s=2.0),
+            APART,
+        ),
         ("a step too late at K = 4", _budget(step_limit_s=tight[4] - 1.0, bytes_per_s=1.0), APART),
         (
             "a step a part of a second too late at K = 4",

@@ -54,6 +54,20 @@ def _memory() -> list[Edge]:
     full = work(448_650, 900)  # weights of 897,300 bytes and three sequences: 900,000
     return [
         ("three sequences fill nine tenths", full, [machine()], ("plain", 1, "bf16", 3)),
+        # whoever keeps results by some of the numbers is wrong here
+        (
+            "four sequences, fewer parameters",
+            work(448_200, 900),
+            [machine()],
+            ("plain", 1, "bf16", 4),
+        ),
+        ("one sequence, twice as wide", work(448_650, 1800), [machine()], ("plain", 1, "bf16", 1)),
+        (
+            "one sequence, twice as long",
+            work(448_650, 900, context=2),
+            [machine()],
+            ("plain", 1, "bf16", 1),
+        ),
         (
             "a byte short of three sequences",
             work(448_650, 900),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from twophase.checks.edges import one_less_and_just_full
+from twophase.checks.edges import one_changed, one_less_and_just_full
 from twophase.checks.exercise import Case
 from twophase.checks.latency_throughput._logs import Events, Server, Step, compute_s, memory_s
 
@@ -191,6 +191,25 @@ EDGES = {name: (*edge, SERVER) for name, edge in ALL.items()} | {
         "compute-bound",
         log(5, new_tokens=450),
         INT8,
+    ),
+    **{
+        f"the same steps on the first server {but}": (
+            "compute-bound",
+            log(5, new_tokens=450),
+            server,
+        )
+        for but, server in one_changed(
+            SERVER,
+            n_params=2**34,
+            kv_bytes_per_token=2**16,
+            bytes_per_s=2.0**42,
+            flops_per_s=2.0**48,
+        )
+    },
+    "one waits, hardly any of a smaller cache is free": (
+        "healthy",
+        log(5, **CAPPED),
+        SERVER | {"capacity_tokens": HALF_FULL},
     ),
     "weights of one byte, every step 2.25 times as long as reading": (
         "overhead-bound",

@@ -79,12 +79,15 @@ def cases(rng: random.Random) -> list[Case]:
     """Configs with and without the optional keys, one KV head and all of them, odd widths, the
     largest sizes, then the faults that `expose` must show."""
     plain = _config(2, 12, 3, "float16")
+    one = {**plain, "num_key_value_heads": 1}
     llama2 = _config(40, 5120, 40, "float16")
     llama3 = _config(80, 8192, 64, "bfloat16", num_key_value_heads=8)
     gemma = _config(42, 3584, 16, "bfloat16", num_key_value_heads=8, head_dim=256)
     return [
         Case("repaired: neither optional key", (plain, 1, 5)),
         Case("repaired: another hidden_size", (_config(2, 15, 3, "float16"), 1, 5)),
+        Case("repaired: one KV head", (one, 1, 5)),
+        Case("repaired: one KV head, four query heads", ({**one, "num_attention_heads": 4}, 1, 5)),
         Case("repaired: float32", (_config(2, 12, 3, "float32"), 2, 5)),
         Case(
             "repaired: both optional keys are None",

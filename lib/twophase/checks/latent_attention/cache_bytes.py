@@ -175,9 +175,26 @@ def cases(rng: random.Random) -> list[Case]:
             else _heads(L, 12 * rng.randrange(20, 40), N, num_key_value_heads=K, head_dim=H)
         )
         fresh.append(Case(f"fresh {i + 1}", (made, (1, 2, 4, 0.5)[i]), public=i < 2))
+    by_name = dict(configs)
+    changed = {
+        "heads and KV heads, no head_dim": {
+            "num_hidden_layers": 5,
+            "hidden_size": 60,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 3,
+        },
+        "head_dim unlike hidden_size / heads": {"head_dim": 12},
+        configs[0][0]: {"kv_lora_rank": 11, "qk_rope_head_dim": 6},
+    }
     widths = [2, 2, 1, 4, 2, 0.5, 2, 2, 4, 1, 2, 0.5, 4, 2, 1, 2]
     return [
         *(Case(f"{n}, {b} bytes", (c, b)) for (n, c), b in zip(configs, widths, strict=True)),
+        # whoever keeps results by some of the entries is wrong here
+        *(
+            Case(f"{name} {but}, 2 bytes", (config, 2))
+            for name, others in changed.items()
+            for but, config in edges.one_changed(by_name[name], **others)
+        ),
         *(Case(f"{configs[0][0]}, {b} bytes", (configs[0][1], b)) for b in (4, 1, 0.5)),
         *(Case(f"{configs[10][0]}, {b} bytes", (configs[10][1], b)) for b in (4, 1, 0.5)),
         *fresh,

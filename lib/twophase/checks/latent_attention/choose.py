@@ -7,7 +7,7 @@ from functools import cache
 from itertools import combinations
 
 from twophase.checks.compare import Tolerance
-from twophase.checks.edges import past
+from twophase.checks.edges import one_changed, past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.latent_attention import _form_times as t
 from twophase.checks.latent_attention._form_times import (
@@ -201,6 +201,21 @@ def _many(layer: Layer, fast: Chip) -> tuple[Layer, list[Pass], Chip]:
     return odd, passes, fast
 
 
+def _one_other() -> list[tuple[str, tuple[Layer, list[Pass], Chip]]]:
+    """A prompt that is computed and a step that is moved, then the same but for one number: whoever
+    keeps results by the others is wrong there."""
+    layer = {"N": 2, "R": 8, "nope_dim": 4, "rope_dim": 2, "v_dim": 4}
+    chip = {"flops_per_s": 4e6, "bytes_per_s": 1e6, "scratch_bytes": 1e5}
+    passes: list[Pass] = [[3, 50, 50], [1, 1, 50]]
+    layers = one_changed(layer, N=3, R=9, nope_dim=6, rope_dim=4, v_dim=6)
+    chips = one_changed(chip, flops_per_s=3e6, bytes_per_s=2e6)
+    return [
+        ("a prompt and a step", (layer, passes, chip)),
+        *((f"the same {but}", (other, passes, chip)) for but, other in layers),
+        *((f"the same {but}", (layer, passes, other)) for but, other in chips),
+    ]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """A decode step, a prompt, drafted tokens, a chunk behind a cache; little bandwidth; room to
     the last byte, and a byte less; many passes; what tells every two wrong choices apart; fresh
@@ -231,6 +246,7 @@ def cases(rng: random.Random) -> list[Case]:
         ),
         ("131 passes, three heads", _many(layer, {**fast, "scratch_bytes": 1e9})),
         *_unfolded_all_the_same(),
+        *_one_other(),
     ]
     fresh: list[Case] = []
     while len(fresh) < 3:

@@ -83,6 +83,24 @@ def cases(rng: random.Random) -> list[Case]:
         "step_limit_s": need / 2**20,
     }
     wide = {"bytes_per_value": 4, "memory_bytes": 2_000_000, "step_limit_s": 2e-3}
+    more = [
+        *by_hand["options"],
+        {"n_global": 1, "window": 2, "bits_per_byte": 1.70},
+        {"n_global": 2, "window": 100, "bits_per_byte": 1.615},
+    ]
+    six = {**by_hand, "options": more}
+    changed = edges.one_changed(
+        six,
+        L=7,
+        K=3,
+        H=9,
+        bytes_per_value=1,
+        B=5,
+        S=1100,
+        weight_bytes=1_100_000,
+        bytes_per_s=0.95e9,
+        step_limit_s=1.3e-3,
+    )
     fixed = [s.with_an_answer(random.Random(n)) for n in range(FIXED)]
     fresh = [s.with_an_answer(rng) for _ in range(4)]
     return [
@@ -91,6 +109,9 @@ def cases(rng: random.Random) -> list[Case]:
             "the same, its options the other way round",
             ({**by_hand, "options": by_hand["options"][::-1]},),
         ),
+        # whoever keeps results by some of the numbers is wrong here
+        Case("six layers, six options", (six,)),
+        *(Case(f"the same {but}", (w,)) for but, w in changed),
         *(
             Case(f"six layers that must reach {n} tokens", ({**by_hand, "must_reach": n},))
             for n in edges.one_less_and_just_full(reached)

@@ -82,6 +82,22 @@ def fixed() -> dict[str, Situation]:
         "room for all": ([100] * 10, SIZES, pool()),
         "room for all, look-ups dear": ([100] * 10, SIZES, pool(**dear)),
         "texts of 17 tokens": ([17] * 300, SIZES, pool(other_s=2.0**-6)),
+        # whoever keeps results by some of the numbers is wrong here
+        "the same texts, a pool twice as large": (
+            [17] * 300,
+            SIZES,
+            pool(other_s=2.0**-6, pool_bytes=2.0**23),
+        ),
+        "the same texts, smaller tokens": (
+            [17] * 300,
+            SIZES,
+            pool(other_s=2.0**-6, token_bytes=2.0**9),
+        ),
+        "the same texts, look-ups dearer": (
+            [17] * 300,
+            SIZES,
+            pool(other_s=2.0**-6, block_s=2.0**-18),
+        ),
         "texts of 16 tokens": ([16] * 300, SIZES, pool(other_s=2.0**-6)),
         "texts of 33 tokens, dear": ([33] * 300, [8, 16, 32, 64], pool(**dear)),
         "a step that takes long": (short, SIZES, pool(other_s=1.0)),
@@ -95,6 +111,11 @@ def fixed() -> dict[str, Situation]:
             [9] * 20 + [4000] + [9] * 400,
             [1, 16, 64, 512],
             pool(pool_bytes=2.0**23),
+        ),
+        "the same, read quickly": (
+            [9] * 20 + [4000] + [9] * 400,
+            [1, 16, 64, 512],
+            pool(pool_bytes=2.0**23, bytes_per_s=2.0**32),
         ),
         "a long text first, short ones behind": (
             [3000] + [5] * 400,

@@ -128,6 +128,21 @@ WIDE = {
 }
 TYPES = ["sliding_attention", "sliding_attention", "full_attention"]
 MIXED = {**WIDE, "num_hidden_layers": 6, "layer_types": TYPES * 2, "sliding_window": 512}
+MUCH = {**LLAMA, **MIXED, "tie_word_embeddings": True}  # every entry that another one has
+OTHERS = {
+    "model_type": "mistral",
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_attention_heads": 24,
+    "num_key_value_heads": 16,
+    "vocab_size": 32000,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+    "head_dim": 64,
+    "rope_scaling": {"rope_type": "linear", "factor": 4.0},
+    "layer_types": TYPES[::-1] * 2,
+    "sliding_window": 1024,
+}
 
 
 def _fresh(rng: random.Random) -> tuple[Config, dict[str, Any]]:
@@ -175,6 +190,13 @@ def cases(rng: random.Random) -> list[Case]:
         ("types, the last layers only", MIXED, {"layers": [3, 4, 5], "width": 1280}),
         ("types, all layers stay", MIXED, {"channels": 100}),
         ("one layer, one KV head", MIXED, {"layers": [5], "kv_heads": 1}),
+        ("half the KV heads, every entry there", MUCH, {"kv_heads": 4}),
+        # whoever keeps results by some of the entries is wrong here
+        *(
+            (f"the same, another {name}", {**MUCH, name: other}, {"kv_heads": 4})
+            for name, other in OTHERS.items()
+        ),
+        ("KV heads of a deeper model", {**LLAMA, "num_hidden_layers": 33}, {"kv_heads": 4}),
         ("nothing goes", LLAMA, {}),
         ("nothing goes, much was implied", OLD, {}),
     ]

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from twophase.checks.compare import FORMULA
-from twophase.checks.edges import past
+from twophase.checks.edges import one_changed, past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
 
@@ -115,6 +115,7 @@ def cases(rng: random.Random) -> list[Case]:
     numbers of every width; nothing gone, and all of a kind."""
     run = 1, 4096, 2, 3.35e12
     many = 64, 4096, 2, 3.35e12
+    narrower = ODD, {"D": 41}, 3, 11, 2, 1e9
     made = [
         ("half the layers of an 8B", LLAMA, {"L": 16}, *run),
         ("half its KV heads", LLAMA, {"K": 4}, *run),
@@ -135,6 +136,12 @@ def cases(rng: random.Random) -> list[Case]:
         ("no layer of a small one", SMALL, {"L": 0}, 2, 100, 2, 1e10),
         ("no text yet", SMALL, {"F": 256}, 4, 0, 2, 1e10),
         ("sizes like no others", ODD, {"L": 3, "K": 2, "F": 50, "D": 41}, 3, 11, 2, 1e9),
+        ("a stream like no others", *narrower),
+        # whoever keeps results by some of the sizes is wrong here
+        *(
+            (f"the same {but}", sizes, *narrower[1:])
+            for but, sizes in one_changed(ODD, L=6, F=78, N=15, K=4, H=8, V=301)
+        ),
         ("channels like no others", ODD, {"F": 1}, 3, 11, 2, 1e9),
         ("a long text", ODD, {"K": 1}, 1, past(2048), 2, 1e9),
         ("many sequences", ODD, {"K": 1}, past(2048), 5, 2, 1e9),

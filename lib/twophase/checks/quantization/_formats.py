@@ -123,6 +123,13 @@ def edges_of_formats() -> dict[str, Problem]:
     return {
         **{f"the worked model, B = {B}": (MODEL, CHIP, B, FORMATS) for B in (1, 8, 64)},
         "memory to the byte": (MODEL, {**CHIP, "memory_bytes": just}, 2, four),
+        # whoever keeps results by some of the numbers is wrong here
+        "the same memory, more parameters": (
+            {**MODEL, "n_params": 8 * 10**9}, {**CHIP, "memory_bytes": just}, 2, four,
+        ),
+        "the same memory, larger caches": (
+            {**MODEL, "cache_bytes": 3e8}, {**CHIP, "memory_bytes": just}, 2, four,
+        ),
         "a byte too little": (MODEL, {**CHIP, "memory_bytes": just - 1}, 2, four),
         "one sequence, a byte too little": (MODEL, {**CHIP, "memory_bytes": one - 1}, 1, four),
         "loss just as allowed": ({**MODEL, "most_loss": 0.02}, CHIP, 1, FORMATS),
@@ -137,6 +144,9 @@ def edges_of_formats() -> dict[str, Problem]:
         ),
         "twice the products decide": (few, LARGE, 116, FORMATS),
         "caches are read as well": ({**few, "cache_bytes": 6.6e7}, LARGE, 90, two),
+        "caches are read, and quickly": (
+            {**few, "cache_bytes": 6.6e7}, {**LARGE, "bytes_per_s": 2e12}, 90, two,
+        ),
         "embeddings are read as well": ({**few, "other_bytes": 6 * 10**9}, LARGE, 90, two),
         "embeddings are read, not computed": (
             {**few, "other_bytes": 6 * 10**9}, LARGE, 96, two,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from twophase.checks.edges import one_changed
+
 LLAMA = {"L": 80, "D": 8192, "F": 28672, "N": 64, "K": 8, "H": 128, "bytes": 2}
 SMALL = {"L": 24, "D": 1024, "F": 4096, "N": 16, "K": 8, "H": 64, "bytes": 2}
 WORKED = {"L": 64, "D": 4096, "F": 16384, "N": 32, "K": 8, "H": 256, "bytes": 2}
@@ -20,3 +24,20 @@ V5E = {
     "hop_s": 1e-6,
 }
 ETHERNET = {**H100, "link_bytes_per_s": 1.25e10, "hop_s": 2.5e-5}
+
+
+def one_other() -> dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """A small model, and the same but for one number: whoever keeps results by the others is wrong
+    there."""
+    work, chips = {"B": 8, "S": 1024}, {**H100, "n_chips": 8}
+    busy, three = {"B": 4097, "S": 18}, {**H100, "n_chips": 3}  # computing takes longer
+    sizes = one_changed(SMALL, L=25, D=1040, F=4097, N=24, K=4, H=65, bytes=4)
+    machines = one_changed(chips, bytes_per_s=3e12, link_bytes_per_s=4e11, hop_s=1e-6)
+    return {
+        "a small model": (SMALL, work, chips),
+        **{f"the same {but}": (model, work, chips) for but, model in sizes},
+        "the same but for S=1025": (SMALL, {**work, "S": 1025}, chips),
+        **{f"the same {but}": (SMALL, work, machine) for but, machine in machines},
+        "a small model, computing": (SMALL, busy, three),
+        "computing at half the rate": (SMALL, busy, {**three, "flops_per_s": 5e14}),
+    }

@@ -11,7 +11,7 @@ from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.sharding._layouts import LAYOUTS, fits, loads, parts, sending_s, sent, step_s
-from twophase.checks.sharding._machines import ETHERNET, H100, LLAMA, SMALL, V5E, WORKED
+from twophase.checks.sharding._machines import ETHERNET, H100, LLAMA, SMALL, V5E, WORKED, one_other
 
 wrong = Misconceptions()
 
@@ -229,11 +229,10 @@ def cases(rng: random.Random) -> list[Case]:
         case("Llama-3-70B in fp8, H100", {**LLAMA, "bytes": 1}, 8, 1024, 8, H100),
         case("in fp8 with one KV head, v5e", {**one_head, "bytes": 1}, 64, 2048, 8, V5E),
         case("a small model in float32, v5e", {**SMALL, "bytes": 4}, 8, 1024, 8, V5E),
-        case("a small model, H100, computing", SMALL, 4097, 18, 3, H100),
         case("a small model, H100, alone", SMALL, 8, 1024, 1, H100),
         case("a small model, Ethernet, three chips", SMALL, 7, 4095, 3, ETHERNET),
-        case("a small model, H100", SMALL, 8, 1024, 8, H100),
         case("a small model, Ethernet", SMALL, 64, 2048, 8, ETHERNET),
+        *(Case(name, given) for name, given in one_other().items()),
         case("just full", SMALL, 16, 1024, 4, full),
         case("a byte less: nothing fits", SMALL, 16, 1024, 4, less),
         case("just room for replicas", SMALL, 16, 1024, 4, whole),

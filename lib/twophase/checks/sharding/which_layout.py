@@ -163,6 +163,8 @@ def _one_layer() -> list[tuple[str, Events, Model]]:
         ("one layer, a sum of one sequence", _logs.reduced_in_part(tensor, m, 1), m),
         ("one layer, a sum made twice", _logs.reduced_twice(tensor, 1), m),
         ("one layer, sums of half the width", tensor, {**m, "D": 2 * m["D"]}),
+        ("one layer, sums of half the batch", tensor, {**m, "B": 2 * m["B"]}),
+        ("one layer, sums of numbers half as wide", tensor, {**m, "bytes": 2 * m["bytes"]}),
     ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from twophase.checks.edges import one_changed
+
 Sizes = dict[str, float]  # weight_bytes, cache_bytes (of one sequence), token_flops
 Draft = dict[str, Any]  # the same, a name, and its acceptances by place
 Choice = tuple[str | None, int]
@@ -115,10 +117,14 @@ def pays_no_longer(situation: Situation) -> list[tuple[str, Situation]]:
     """One thing changed, so that a draft that pays a little does not."""
     target, machine, drafts, B = situation
     smaller = {name: size / 2 for name, size in target.items()}
+    targets = one_changed(target, weight_bytes=2.0**33, token_flops=2.0**42)
+    machines = one_changed(machine, memory_bytes=2e10, bytes_per_s=2.0**49)
     return [
         ("the same draft for half the target", (smaller, machine, drafts, B)),
         ("the same draft, little arithmetic", slow_chip(situation, machine["bytes_per_s"])),
         ("the same draft, batch 300", (target, machine, drafts, 300)),
+        *((f"the same draft {but}", (other, machine, drafts, B)) for but, other in targets),
+        *((f"the same draft {but}", (target, other, drafts, B)) for but, other in machines),
     ]
 
 

@@ -172,6 +172,7 @@ def _by_hand() -> list[tuple[str, d.Situation]]:
     """A target of a power of two, and most often one draft."""
     return [
         ("a draft that does not quite pay", d.one(1, 0.613, [0.5])),
+        ("the same draft, a target with a cache", d.one(1, 0.613, [0.5], (1.0, 0.0))),
         ("a draft that pays a little", d.one(1, 0.38, [0.5])),
         *d.pays_no_longer(d.one(1, 0.38, [0.5])),
         # of the same length: whoever keeps results by that is wrong here

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import Tolerance
-from twophase.checks.edges import past
+from twophase.checks.edges import one_changed, past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 
@@ -146,6 +146,7 @@ def cases(rng: random.Random) -> list[Case]:
         "N·H = D": {**tiny, "D": 12, "N": 6, "K": 2},
         "D is a multiple of N, and H is not D / N": {**tiny, "D": 12, "N": 4, "K": 2, "H": 6},
     }
+    others = one_changed(tiny, D=4, F=6, N=3, K=2, H=3, V=8)
     return [
         Case(f"{tiny}, one token, nothing cached", (tiny, 1, 0)),
         Case(f"{tiny}, one token, 4 cached", (tiny, 1, 4)),
@@ -154,6 +155,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case(f"{tiny}, 2 tokens, 3 cached", (tiny, 2, 3)),
         Case(f"{tiny}, 3 tokens, 2 cached", (tiny, 3, 2)),
         Case(f"{tiny}, 3 tokens, 3 cached", (tiny, 3, 3)),
+        # so does here each number of the model
+        *(Case(f"{tiny} {but}, 2 tokens, 3 cached", (m, 2, 3)) for but, m in others),
         *(Case(f"{says}: {m}, 2 tokens, 3 cached", (m, 2, 3)) for says, m in shapes.items()),
         Case(f"{tiny}, one token, 2,053 cached", (tiny, 1, past(2048))),
         Case(f"{deep}, 2 tokens, 3 cached", (deep, 2, 3)),
