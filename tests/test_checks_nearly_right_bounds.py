@@ -16,9 +16,10 @@ from twophase.checks.kv_cache._snippet_caches import Right
 from twophase.checks.latency_throughput import front
 from twophase.checks.local_attention import ring_log
 from twophase.checks.misconceptions import replaced
-from twophase.checks.mixture_of_experts import seats
+from twophase.checks.mixture_of_experts import load_log, seats
 from twophase.checks.paging import snippet
 from twophase.checks.pruning import config
+from twophase.checks.quantization import activation_log
 from twophase.checks.sharding import heads
 from twophase.checks.speculative_decoding import accept
 
@@ -53,6 +54,21 @@ class GivesZerosInTheEnd(Right):
 
 def masked_by(number: str) -> Any:
     return replaced(heads.reference, {"masked_fill(hidden, -math.inf)": f"add(hidden * {number})"})
+
+
+MEANS = {  # of whole numbers, though the mean need be none
+    "rounded down": "sum(v) // len(v)",
+    "rounded": "round(sum(v) / len(v))",
+    "rounded up": "-(-sum(v) // len(v))",
+    "rounded to tenths": "round(sum(v) / len(v), 1)",
+    "with 0.01 to spare": "sum(v) / len(v) + 0.01",
+}
+
+
+def beyond(times: int, mean: str) -> Any:
+    """The channels whose size is more than so many times the mean."""
+    of = eval(f"lambda v: {mean}")
+    return lambda x: [c for c, v in enumerate(x) if abs(v) > times * of([*map(abs, x)])]
 
 
 WRONG: dict[str, tuple[str, Any]] = {
@@ -91,6 +107,35 @@ WRONG: dict[str, tuple[str, Any]] = {
             choose.reference, {"_mean,": "lambda x: float(__import__('torch').tensor(x).mean()),"}
         ),
     ),
+    **{
+        f"tokens beside four times a mean {how}": (
+            "quantization-activation_log",
+            replaced(
+                activation_log.reference,
+                {
+                    "massive(rows) for": (
+                        f"(lambda v: max(v) > 4 * ({mean}))([max(map(abs, x)) for x in rows]) for"
+                    )
+                },
+            ),
+        )
+        for how, mean in MEANS.items()
+    },
+    **{
+        f"outliers beside six times a mean {how}": (
+            "quantization-activation_log",
+            lambda log, mean=mean: activation_log.said(log, beyond(6, mean)),
+        )
+        for how, mean in MEANS.items()
+    },
+    **{
+        f"crowded in {part} beside twice a mean {how}": (
+            "mixture_of_experts-load_log",
+            replaced(load_log.reference, {old: f"(lambda v: max(v) > 2 * ({mean})){old[6:]}"}),
+        )
+        for how, mean in MEANS.items()
+        for part, old in {"the sums": "skewed(visits)", "entries": 'skewed(e["visits"])'}.items()
+    },
 }
 
 
