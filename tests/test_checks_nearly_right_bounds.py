@@ -4,6 +4,7 @@ refuses the first, the model answer is of the second kind."""
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from twophase.checks.kv_cache._snippet_caches import Right
 from twophase.checks.latency_throughput import front
 from twophase.checks.local_attention import ring_log
 from twophase.checks.misconceptions import replaced
-from twophase.checks.mixture_of_experts import route, seats
+from twophase.checks.mixture_of_experts import load_log, route, seats
 from twophase.checks.paging import snippet
-from twophase.checks.pruning import config
+from twophase.checks.pruning import choose as removals
+from twophase.checks.pruning import config, healing_log
+from twophase.checks.quantization import activation_log, outlier_product, qlora_bytes
 from twophase.checks.sharding import heads, sent_bytes
 from twophase.checks.speculative_decoding import accept
 
@@ -53,6 +56,33 @@ class GivesZerosInTheEnd(Right):
 
 def masked_by(number: str) -> Any:
     return replaced(heads.reference, {"masked_fill(hidden, -math.inf)": f"add(hidden * {number})"})
+
+
+MEANS = {  # of whole numbers, though the mean need be none
+    "rounded down": "sum(v) // len(v)",
+    "rounded": "round(sum(v) / len(v))",
+    "rounded up": "-(-sum(v) // len(v))",
+    "rounded to tenths": "round(sum(v) / len(v), 1)",
+    "with 0.01 to spare": "sum(v) / len(v) + 0.01",
+}
+
+
+def keeps(unit: int) -> Any:
+    """Tries all sets without this unit, and removes everything where none of them fits."""
+
+    def to_remove(loss: Any, sizes: list[int], budget: int) -> list[int]:
+        units = [u for u in range(len(sizes)) if u != unit]
+        every = [list(s) for k in range(len(sizes)) for s in combinations(units, k)]
+        possible = [s for s in every if removals.fits(sizes, s, budget)]
+        return min(possible, key=loss, default=[*range(len(sizes))])
+
+    return to_remove
+
+
+def beyond(times: int, mean: str) -> Any:
+    """The channels whose size is more than so many times the mean."""
+    of = eval(f"lambda v: {mean}")
+    return lambda x: [c for c, v in enumerate(x) if abs(v) > times * of([*map(abs, x)])]
 
 
 WRONG: dict[str, tuple[str, Any]] = {
@@ -113,6 +143,61 @@ WRONG: dict[str, tuple[str, Any]] = {
             choose.reference, {"_mean,": "lambda x: float(__import__('torch').tensor(x).mean()),"}
         ),
     ),
+    **{
+        f"tokens beside four times a mean {how}": (
+            "quantization-activation_log",
+            replaced(
+                activation_log.reference,
+                {
+                    "massive(rows) for": (
+                        f"(lambda v: max(v) > 4 * ({mean}))([max(map(abs, x)) for x in rows]) for"
+                    )
+                },
+            ),
+        )
+        for how, mean in MEANS.items()
+    },
+    **{
+        f"outliers beside six times a mean {how}": (
+            "quantization-activation_log",
+            lambda log, mean=mean: activation_log.said(log, beyond(6, mean)),
+        )
+        for how, mean in MEANS.items()
+    },
+    **{
+        f"counted in floats: {whole}": (
+            "quantization-qlora_bytes",
+            replaced(qlora_bytes.reference, {whole: floats}),
+        )
+        for whole, floats in {
+            "-(-n // 2)": "__import__('math').ceil(n / 2)",
+            "-(-n // 64)": "__import__('math').ceil(n / 64)",
+            "-(-blocks // 256)": "__import__('math').ceil(blocks / 256)",
+            "12 * rank * (outputs + inputs)": "int(12.0 * rank * (outputs + inputs))",
+            '"base": base': '"base": int(float(base))',
+        }.items()
+    },
+    "nearly the threshold is an outlier": (
+        "quantization-outlier_product",
+        replaced(outlier_product.reference, {">= threshold": ">= threshold - 0.05"}),
+    ),
+    "nearly 8 bits are broken": (
+        "pruning-healing_log",
+        replaced(healing_log.reference, {">= 8": ">= 7.99"}),
+    ),
+    "hardly lower in training is no overfitting": (
+        "pruning-healing_log",
+        replaced(healing_log.reference, {'< best["train"]': '< best["train"] - 0.1'}),
+    ),
+    **{f"unit {u} of ten always stays": ("pruning-choose", keeps(u)) for u in range(10)},
+    **{
+        f"crowded in {part} beside twice a mean {how}": (
+            "mixture_of_experts-load_log",
+            replaced(load_log.reference, {old: f"(lambda v: max(v) > 2 * ({mean})){old[6:]}"}),
+        )
+        for how, mean in MEANS.items()
+        for part, old in {"the sums": "skewed(visits)", "entries": 'skewed(e["visits"])'}.items()
+    },
 }
 
 

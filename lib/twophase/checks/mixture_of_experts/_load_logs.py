@@ -83,6 +83,21 @@ def _steps(*steps: list[list[int]]) -> Log:
 _EVEN, _UNEVEN, _OTHER = [4, 4, 4], [9, 1, 2], [1, 9, 2]
 _LONG = [(0, [0, 5, 5])] * 3
 
+
+def _about_half(v: int, n: int, total: int) -> list[int]:
+    """v visits of one of n experts, all other numbers next to each other, `total` in all."""
+    each, more = divmod(total - v, n - 1)
+    return [v, *[each + 1] * more, *[each] * (n - 1 - more)]
+
+
+_JUST: dict[str, list[int]] = {  # means that are no whole number
+    "5, more than twice 32/13": _about_half(5, 13, 32),
+    "6, more than twice 38/13": _about_half(6, 13, 38),
+    "3, more than twice 1501/1001": _about_half(3, 1001, 1501),
+    "5, less than twice 33/13": _about_half(5, 13, 33),
+    "3, less than twice 1502/1001": _about_half(3, 1001, 1502),
+}
+
 EDGES: dict[str, Log] = {
     "one entry, even": _log((0, _EVEN)),
     "one entry, one visit each": _log((0, [1, 1])),
@@ -122,6 +137,8 @@ EDGES: dict[str, Log] = {
         *[(0, [0, 5, 5])] * 999, (0, [1, 5, 5])
     ),
     "sums that 32 bits do not hold": _log(*[(0, [15 * 10**8, 15 * 10**8, 12 * 10**8])] * 2),
+    **{name: _log((0, v)) for name, v in _JUST.items()},
+    **{f"{name}, and turned round": _log((0, v), (0, v[::-1])) for name, v in _JUST.items()},
     "skewed long ago": _log(
         *[(0, [60, 1, 2])] * 20, *[(0, _EVEN)] * 64
     ),

@@ -114,6 +114,23 @@ def twice_is_skewed(log: Log) -> str:
 
 
 @wrong(
+    "sum(visits) // len(visits)",
+    "You rounded the mean down before you compared: of whole numbers it need not be one. Compare"
+    " max·E with twice the sum.",
+)
+def mean_rounded_down(log: Log) -> str:
+    def uneven(visits: list[int]) -> bool:
+        return max(visits) > 2 * (sum(visits) // len(visits))
+
+    layers = sums(log)
+    if any(dead(visits) for visits in layers.values()):
+        return "dead"
+    if any(uneven(visits) for visits in layers.values()):
+        return "skewed"
+    return "bursty" if 2 * sum(uneven(e["visits"]) for e in log) > len(log) else "healthy"
+
+
+@wrong(
     "max over min",
     "You compared the fullest expert with the emptiest. The measure is the fullest over the mean:"
     " the step waits for the fullest.",

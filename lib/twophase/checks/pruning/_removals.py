@@ -96,6 +96,9 @@ EDGES: dict[str, Model] = {
     ),
     "a loss beyond 1e20": model([5e20, 1e20, 3e20], [10, 10, 10], 20, base=2e20),
     "ten units, one must go": model([0.3] * 7 + [0.1, 0.2, 0.4], [10] * 10, 90),
+    "ten units, the seventh and the last must go": model(
+        [0.3] * 6 + [0.1, 0.3, 0.3, 0.1], [10] * 10, 80
+    ),
     "ten units, two circuits": model(
         [0.2, 0.3, 0.25, 0.1, 0.4, 0.35, 0.15, 0.5, 0.45, 0.05],
         [3, 5, 4, 2, 6, 7, 3, 8, 5, 1],

@@ -126,10 +126,14 @@ EDGES: dict[str, tuple[float, Log]] = {
     "unfinished": (1.0, _log(_toward(5.0, 1.0, 12, 0.9))),
     "broken": (2.0, _log(_toward(8.75, 2.0, 40))),
     "exactly 8 bits": (2.0, _log([8.0, 2.0, 2.0, 2.0])),
-    "a little less than 8 bits": (2.0, _log([7.96875, 2.0, 2.0, 2.0])),
+    "a little less than 8 bits": (2.0, _log([7.9999, 2.0, 2.0, 2.0])),
     "8 bits on the training text only": (2.0, _log([6.0, 2.0, 2.0, 2.0], [8.5, 2.0, 2.0, 2.0])),
     "a bad moment in between": (2.0, _log([4.0, 9.0, 2.0, 2.0, 2.0])),
     "overfit": (2.0, _log([4.0, 3.0, 2.5, 2.625, 2.75], [4.0, 3.0, 2.25, 2.0, 1.5])),
+    "overfit, training hardly lower": (
+        2.0,
+        _log([4.0, 3.0, 2.5, 2.625, 2.75], [4.0, 3.0, 2.25, 2.25, 2.249]),
+    ),
     "rising on both": (2.0, _log([4.0, 3.0, 2.5, 2.625, 2.75])),
     "rising, and overfit though it falls again": (
         2.0,

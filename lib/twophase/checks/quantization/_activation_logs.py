@@ -76,6 +76,30 @@ FLAT = _row({})
 JUST, LESS = _row({3: 22}), _row({3: 21})
 FAR = _row({3: 22}, 9)  # of 9: 9·22 > 6·30
 
+
+def _rest(n: int, total: int) -> list[int]:
+    """n numbers next to each other, `total` in all."""
+    each, more = divmod(total, n)
+    return [each + 1] * more + [each] * (n - more)
+
+
+def _flat(tops: list[int]) -> Log:
+    return _log([[top] * 2 for top in tops])
+
+
+NEAR_SIX: dict[str, list[int]] = {  # times a mean that is no whole number
+    "13, more than six times 54/25": [13, *_rest(24, 54 - 13)],
+    "9, more than six times 1501/1001": [9, *_rest(1000, 1501 - 9)],
+    "9, less than six times 1502/1001": [9, *_rest(1000, 1502 - 9)],
+}
+NEAR_FOUR: dict[str, list[int]] = {  # of the largest sizes
+    "6, more than four times 16/11": [6, *_rest(10, 16 - 6)],
+    "7, more than four times 19/11": [7, *_rest(10, 19 - 7)],
+    "7, more than four times 1748/999": [7, *_rest(998, 1748 - 7)],
+    "9, less than four times 25/11": [9, *_rest(10, 25 - 9)],
+    "5, less than four times 1249/999": [5, *_rest(998, 1249 - 5)],
+}
+
 EDGES: dict[str, Log] = {
     "one entry": _log([FLAT]),
     "one entry, an outlier": _log([JUST]),
@@ -120,5 +144,8 @@ EDGES: dict[str, Log] = {
     "the same channel behind 300 entries": _log([FLAT] * 300 + [JUST] * 301),
     "a massive token, the last of a thousand": _log([FLAT] * 999 + [[9] * 8]),
     "many channels": _log([_row({edges.past(256) - 1: 4000}, edges.past(256))] * 3),
+    **{name: _log([x]) for name, x in NEAR_SIX.items()},
+    **{f"{name}, and turned round": _log([x, x[::-1]]) for name, x in NEAR_SIX.items()},
+    **{name: _flat(tops) for name, tops in NEAR_FOUR.items()},
     "numbers past 2048": _log([_row({3: 4096 * 22})] * 2 + [_row({3: 2048})]),
 }

@@ -116,6 +116,7 @@ def cases(rng: random.Random) -> list[Case]:
         *([28672, 8192], [28672, 8192], [8192, 28672]),
     ]
     large = [[edges.past(2048), edges.past(4096)]]
+    begun = [[2**31 + 1, 2**30 + 1]]  # a weight more than just full bytes, blocks, outer blocks
     return [
         case("[1, 1]", [[1, 1]], 1),
         case("[3, 5]", [[3, 5]], 2),
@@ -132,6 +133,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("past any constant", large, edges.past(2048)),
         case("many matrices", [[2 + i % 3, 7] for i in range(edges.past(256))], 1),
         case("a thousand matrices", [[3 + i % 5, 5] for i in range(1000)], 2),
+        case("numbers that no float holds", begun, 10**8 + 7),
         case("wide", [[2, edges.past(8192)]], 1),
         case(
             "fresh",
