@@ -18,7 +18,7 @@ INDEPENDENT = {  # of these arguments the right answer knows nothing
     "kv_cache-step_bytes": {"2"},  # S_max
     "latency_throughput-bytes_read": set(),
     "latency_throughput-decode_point": set(),
-    "latency_throughput-calculator": {"0.num_attention_heads"},
+    "latency_throughput-calculator": set(),
     "latency_throughput-cost": set(),
     "latency_throughput-step_time": set(),
 }

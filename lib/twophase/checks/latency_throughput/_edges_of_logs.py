@@ -192,6 +192,11 @@ EDGES = {name: (*edge, SERVER) for name, edge in ALL.items()} | {
         log(5, new_tokens=450),
         INT8,
     ),
+    "weights of one byte, the same steps on the first server, twice the parameters": (
+        "compute-bound",
+        log(5, new_tokens=450),
+        SERVER | {"n_params": 2**34},
+    ),
     **{
         f"the same steps on the first server {but}": (
             "compute-bound",
@@ -200,7 +205,6 @@ EDGES = {name: (*edge, SERVER) for name, edge in ALL.items()} | {
         )
         for but, server in one_changed(
             SERVER,
-            n_params=2**34,
             kv_bytes_per_token=2**16,
             bytes_per_s=2.0**42,
             flops_per_s=2.0**48,
