@@ -365,6 +365,6 @@ def test_the_graders_own_fault_is_exit_3(
 
 
 def test_an_answer_under_timeit_is_told_that_its_names_stay_there(tmp_path: Path) -> None:
-    said = verdict(notebook(tmp_path, {MAX_BATCH: f"%%timeit\n{RIGHT}"}))
+    said = verdict(notebook(tmp_path, {MAX_BATCH: f"%%timeit -n 1 -r 1\n{RIGHT}"}))
     assert said["status"] == "missing"
     assert "defined under %%timeit, which keeps names to itself" in said["message"]
