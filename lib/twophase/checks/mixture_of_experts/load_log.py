@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from twophase.checks.compare import EXACT
@@ -97,6 +98,16 @@ _change(
 )
 
 
+def labelled(log: Log, uneven: Callable[[list[int]], bool]) -> str:
+    """The right answer but for what is uneven."""
+    layers = sums(log)
+    if any(dead(visits) for visits in layers.values()):
+        return "dead"
+    if any(uneven(visits) for visits in layers.values()):
+        return "skewed"
+    return "bursty" if 2 * sum(uneven(e["visits"]) for e in log) > len(log) else "healthy"
+
+
 @wrong(
     "plausible",
     "At exactly twice the mean an expert is not yet skewed: the rule says “more than twice”.",
@@ -105,12 +116,7 @@ def twice_is_skewed(log: Log) -> str:
     def uneven(visits: list[int]) -> bool:
         return max(visits) * len(visits) >= 2 * sum(visits)
 
-    layers = sums(log)
-    if any(dead(visits) for visits in layers.values()):
-        return "dead"
-    if any(uneven(visits) for visits in layers.values()):
-        return "skewed"
-    return "bursty" if 2 * sum(uneven(e["visits"]) for e in log) > len(log) else "healthy"
+    return labelled(log, uneven)
 
 
 @wrong(
@@ -122,12 +128,7 @@ def mean_rounded_down(log: Log) -> str:
     def uneven(visits: list[int]) -> bool:
         return max(visits) > 2 * (sum(visits) // len(visits))
 
-    layers = sums(log)
-    if any(dead(visits) for visits in layers.values()):
-        return "dead"
-    if any(uneven(visits) for visits in layers.values()):
-        return "skewed"
-    return "bursty" if 2 * sum(uneven(e["visits"]) for e in log) > len(log) else "healthy"
+    return labelled(log, uneven)
 
 
 @wrong(
@@ -139,12 +140,7 @@ def over_the_emptiest(log: Log) -> str:
     def uneven(visits: list[int]) -> bool:
         return max(visits) > 2 * min(visits)
 
-    layers = sums(log)
-    if any(dead(visits) for visits in layers.values()):
-        return "dead"
-    if any(uneven(visits) for visits in layers.values()):
-        return "skewed"
-    return "bursty" if 2 * sum(uneven(e["visits"]) for e in log) > len(log) else "healthy"
+    return labelled(log, uneven)
 
 
 @wrong(
