@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 from twophase.checks.prove.variants import small_arguments, variants
@@ -15,6 +15,7 @@ STATEMENTS = (ast.Assign, ast.AugAssign, ast.Return, ast.Expr)
 SHORT = 60  # characters of a statement that is shown whole
 SMALL = (ast.keyword, ast.comprehension, ast.Slice, ast.UnaryOp, ast.operator, ast.cmpop)
 Where = tuple[ast.AST, str, int | None]  # parent, its field, place in the field if it is a list
+Variants = Callable[[ast.AST, ast.AST, str], Iterator[ast.AST]]  # of a node, its parent, the field
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,15 @@ class Mutant:
     source: str
 
 
-def mutants(source: str, small: Container[str] = ()) -> list[Mutant]:
+def mutants(source: str, small: Container[str] = (), variants: Variants = variants) -> list[Mutant]:
     """Every mutant of a module's source, in the order of the code. Those that read the same are
-    made once. `small`: arguments that are cut to what a person might have tried."""
+    made once. `small`: arguments that are cut to what a person might have tried; `variants`: what
+    an expression or a statement may be mistaken for."""
     tree = _bare(ast.parse(source))
     plain = ast.unparse(tree)
     seen, keys = {plain}, Counter[str]()
     found = []
-    for scope, where, new, around in _changes(tree, small):
+    for scope, where, new, around in _changes(tree, small, variants):
         before = _get(where)
         text = around if isinstance(around, str) else _line(around or before)
         _put(where, new)
@@ -70,7 +72,7 @@ class _NoAnnotations(ast.NodeTransformer):
 
 
 def _changes(
-    tree: ast.Module, small: Container[str]
+    tree: ast.Module, small: Container[str], variants: Variants
 ) -> Iterator[tuple[str, Where, ast.AST, ast.AST | str | None]]:
     """(name of the function or class, place, what to put there, how to show it) for every mutant.
     It is shown as the expression that it is part of, by itself (None), or in these words."""
