@@ -5,14 +5,11 @@ from __future__ import annotations
 import random
 
 from twophase.checks.compare import EXACT
-from twophase.checks.edges import past
+from twophase.checks.continuous_batching._logs import EDGES, LIMIT, SLOW, Passes, fresh
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
-
-Pass = dict[str, float]  # s, decoding, prompt_tokens, preempted
-Passes = list[Pass]
 
 
 def reference(passes: Passes, limit_s: float) -> str:
@@ -145,126 +142,16 @@ _add(
 )
 
 
-def _passes(n: int, s: float, decoding: int = 10, prompt: int = 0, preempted: int = 0) -> Passes:
-    one = {"s": s, "decoding": decoding, "prompt_tokens": prompt, "preempted": preempted}
-    return [dict(one) for _ in range(n)]
-
-
-FAST, SLOW, LIMIT = 0.03125, 0.125, 0.0625
-QUICK = _passes(95, FAST)
-EDGES: dict[str, Passes] = {
-    "all quick": QUICK,
-    "a long prompt now and then": [*QUICK, *_passes(5, SLOW, prompt=900)],
-    "somebody gives way now and then": [*QUICK, *_passes(5, SLOW, preempted=1)],
-    "prompts and preemptions, each too often": [
-        *QUICK,
-        *_passes(3, SLOW, prompt=900),
-        *_passes(3, SLOW, preempted=2),
-    ],
-    "prompts and preemptions in the same passes": [*QUICK, *_passes(5, SLOW, 10, 900, 1)],
-    "slow passes of no kind": [*QUICK, *_passes(5, SLOW)],
-    "slow passes of no kind, prompts in quick ones": [
-        *QUICK,
-        *_passes(5, SLOW),
-        *_passes(9, FAST, prompt=200),
-    ],
-    "slow passes of no kind, preemptions in quick ones": [
-        *QUICK,
-        *_passes(5, SLOW),
-        *_passes(9, FAST, preempted=1),
-    ],
-    "prompts slow, preemptions quick": [
-        *QUICK,
-        *_passes(5, SLOW, prompt=900),
-        *_passes(9, FAST, preempted=1),
-    ],
-    "slow prompts, slow preemptions, slow passes of no kind": [
-        *QUICK,
-        *_passes(3, SLOW, prompt=900),
-        *_passes(3, SLOW, preempted=1),
-        *_passes(3, SLOW),
-    ],
-    "one gap in a hundred is too long": [*_passes(99, FAST), *_passes(1, SLOW, prompt=900)],
-    "a little more than one in a hundred": [*_passes(98, FAST), *_passes(1, SLOW, prompt=900)],
-    "three in a hundred": [*_passes(97, FAST), *_passes(3, SLOW, prompt=900)],
-    "three in a hundred, preempted": [*_passes(97, FAST), *_passes(3, SLOW, preempted=1)],
-    "one slow pass, in which many decode": [*QUICK, *_passes(1, SLOW, 60, prompt=900)],
-    "many slow passes, in which nobody decodes": [*QUICK, *_passes(40, SLOW, 0, prompt=900)],
-    "many slow passes of no kind, in which nobody decodes": [*QUICK, *_passes(40, SLOW, 0)],
-    "slow passes in which one decodes": [*QUICK, *_passes(9, SLOW, 1, prompt=900)],
-    "exactly at the limit": [*QUICK, *_passes(40, LIMIT, prompt=900)],
-    "one gap of 99": [*_passes(98, FAST, 1), *_passes(1, SLOW, 1, preempted=1)],
-    "exactly at the limit without preemptions": [
-        *_passes(95, LIMIT),
-        *_passes(5, SLOW, preempted=1),
-    ],
-    "exactly at the limit without prompts": [*_passes(95, LIMIT), *_passes(5, SLOW, prompt=9)],
-    "exactly at the limit without either": [
-        *_passes(95, LIMIT),
-        *_passes(5, SLOW, prompt=9),
-        *_passes(5, SLOW, preempted=1),
-    ],
-    "very slow, but rare": [*_passes(400, FAST), *_passes(3, 100.0, preempted=1)],
-    "all slow": _passes(20, SLOW),
-    "all slow, all prompts": _passes(20, SLOW, prompt=100),
-    "all slow, all preempted": _passes(20, SLOW, preempted=1),
-    "all slow, prompts or preempted": [
-        *_passes(5, SLOW, prompt=100),
-        *_passes(5, SLOW, preempted=1),
-    ],
-    "nobody decodes": _passes(4, SLOW, 0, prompt=500),
-    "no pass": [],
-    "one pass": _passes(1, SLOW),
-    "one pass, quick": _passes(1, FAST),
-    "one gap, of a prompt": _passes(1, SLOW, 1, prompt=1),
-    "left out, too little is left to hide what is slow": [
-        *_passes(100, FAST, prompt=8),
-        *_passes(1, SLOW),
-        *_passes(10, SLOW, prompt=900),
-        *_passes(20, FAST),
-    ],
-    "left out, quick ones go as well": [
-        *_passes(150, FAST, preempted=1),
-        *_passes(2, SLOW, preempted=1),
-        *_passes(50, FAST),
-        *_passes(1, SLOW, prompt=50),
-    ],
-    "a prompt of one token": [*QUICK, *_passes(5, SLOW, prompt=1)],
-    "mean too long as well": [*_passes(10, FAST), *_passes(60, SLOW, prompt=900)],
-    "a pass with both, and one of each kind": [
-        *_passes(130, FAST),
-        *_passes(2, SLOW, 10, 900, 1),
-        *_passes(2, SLOW, prompt=900),
-        *_passes(2, SLOW, preempted=1),
-    ],
-    "1,000 decode in a pass": [*_passes(150, FAST, 1000), *_passes(2, SLOW, past(2048), 99)],
-    "400 decode in one pass": [*_passes(1, FAST, 400), *_passes(1, SLOW, 4)],
-    "1,000 passes, the last of them slow": [*_passes(999, FAST), *_passes(1, SLOW, 200, prompt=9)],
-    "600 passes, slow at the end": [*_passes(570, FAST), *_passes(30, SLOW, prompt=past(2048))],
-    "600 passes, slow at first": [*_passes(30, SLOW, preempted=300), *_passes(570, FAST)],
-}
-
-
-def _fresh(rng: random.Random) -> Passes:
-    """A hundred or more passes, some of each kind slow."""
-    made = _passes(rng.randrange(90, 120), FAST, rng.randrange(5, 20))
-    for kind in ({"prompt": 700}, {"preempted": 1}, {}):
-        n = rng.choice((0, 0, rng.randrange(3, 9)))
-        made += _passes(n, rng.choice((SLOW, FAST)), rng.randrange(5, 20), **kind)
-    rng.shuffle(made)
-    return made
-
-
 def cases(rng: random.Random) -> list[Case]:
     """Each cause alone, together, and innocent; at the limit and at the hundredth; nobody
     decodes."""
-    fresh = [Case(f"log {i + 1}", (_fresh(rng), LIMIT), public=False) for i in range(8)]
+    drawn = [Case(f"log {i + 1}", (fresh(rng), LIMIT), public=False) for i in range(8)]
     slow = [{**e, "s": 65536 * e["s"]} for e in EDGES["a long prompt now and then"]]
     return [
         *(Case(name, (made, LIMIT), public=len(made) < 200) for name, made in EDGES.items()),
         Case("a slow machine, its limit 4,096 s", (slow, 65536 * LIMIT)),
         Case("a limit nobody exceeds", (EDGES["all slow"], 4 * SLOW)),
-        *fresh,
+        *drawn,
     ]
 
 

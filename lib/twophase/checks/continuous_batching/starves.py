@@ -211,6 +211,7 @@ def cases(rng: random.Random) -> list[Case]:
     short = _waiting((7, 1.0, 4), (3, 2.0, 5), (5, 3.0, 12))
     equal = _waiting((7, 6.0, 8), (9, 4.0, 8), (2, 5.0, 8), (8, 3.0, 9))
     tired = _waiting((4, 2.0, 3), (6, 1.0, 50), (2, 3.0, 70), (5, 7.5, 1), (8, 1.5, 2))
+    later = 2.0 * (1 + 1e-8)
     crowd = _waiting(*((i, (7 * i % past(2048)) / 8, 1 + 5 * i % 997) for i in range(1, 400)))
     queue = _waiting(*((i, i / 8, 1001 - i) for i in range(1, 1001)))
     return [
@@ -223,6 +224,15 @@ def cases(rng: random.Random) -> list[Case]:
         Case("it has waited for exactly patience_s", (three, 6.0, 5.0)),
         Case("an eighth of a second less", (three, 5.875, 5.0)),
         Case("a 4,096th of a second less", (three, 6.0 - 2.0**-12, 5.0)),
+        Case("a hundred-millionth less", (three, 1.0 + 5.0 * (1 - 1e-8), 5.0)),
+        Case(
+            "two have waited long enough, a hundred-millionth apart",
+            (_waiting((4, later, 3), (6, 2.0, 50), (2, 7.0, 1)), 8.0, 5.0),
+        ),
+        Case(
+            "equally long ones, a hundred-millionth apart",
+            (_waiting((4, later, 8), (6, 2.0, 8), (2, 3.0, 9)), 4.0, 5.0),
+        ),
         Case("it has waited for 5.75 s, patience_s is 5.5", (three, 6.75, 5.5)),
         Case("less than a second of patience", (_waiting((7, 1, 40), (3, 1.25, 5)), 1.75, 0.625)),
         Case("the shortest has id 0", (_waiting((0, 3.0, 5), (4, 1.0, 9)), 4.0, 10.0)),

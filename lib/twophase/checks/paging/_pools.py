@@ -72,6 +72,9 @@ def fixed() -> dict[str, Situation]:
     long, short = [2000, 1990, 2010], [9] * 600
     free: dict[str, Any] = {"block_s": 0.0}
     dear: dict[str, Any] = {"block_s": 2.0**-12}
+    # two blocks of 2^16 tokens fill 2^27 bytes; a byte less, and one runs: small blocks hold two
+    two = [2**16 - 64] * 2, [2**16, 64]
+    large = pool(pool_bytes=2.0**27, block_s=2.0**-13, other_s=1.0)
     return {
         "short texts": (short, SIZES, pool()),
         "short texts, five other sizes": (short, [2, 4, 9, 64, 256], pool()),
@@ -129,6 +132,13 @@ def fixed() -> dict[str, Situation]:
         ),
         "a pool that just holds them": ([32] * 128, [16, 32, 64], pool(**dear)),
         "a byte less": ([32] * 128, [16, 32, 64], pool(pool_bytes=2.0**22 - 1, other_s=2.0**-7)),
+        "two blocks of 65,536 tokens": (*two, large),
+        "two blocks of 65,536 tokens, a byte less": (*two, {**large, "pool_bytes": 2.0**27 - 1}),
+        "two texts of a million tokens, room for all but one": (
+            [2**20] * 2,
+            [1, 2**16],
+            pool(pool_bytes=2.0**31 - 2.0**10, block_s=2.0**-22, other_s=1.0),
+        ),
         "large tokens": (
             [300] * 40,
             SIZES,

@@ -115,6 +115,11 @@ def cases(rng: random.Random) -> list[Case]:
             "7 billion parameters, 64 sequences",
             dict(zip(base, ([2051] * 64, 16, 32, 128, 2), strict=True)),
         ),
+        # 141 million bytes for a sequence, no number of float32
+        (
+            "no power of two",
+            dict(zip(base, ([past(4096)] * 3, 3, past(64), past(256), 1), strict=True)),
+        ),
         (f"{past(256)} sequences", {**base, "lengths": [3, 9] * past(256)}),
         *changed,
     ]

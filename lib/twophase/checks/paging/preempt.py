@@ -117,8 +117,9 @@ def cases(rng: random.Random) -> list[Case]:
         ("a token less", {**even, "n_tokens": 63}),
         ("a slower link", {**even, "link_bytes_per_s": 2.0**34}),
         ("a faster link", {**even, "link_bytes_per_s": 2.0**36}),
-        ("a link faster by one in 65,536", {**even, "link_bytes_per_s": 2.0**35 + 2.0**19}),
-        ("a link slower by one in 65,536", {**even, "link_bytes_per_s": 2.0**35 - 2.0**19}),
+        # twice a millionth: nearer than this the task promises that none comes
+        ("a link faster by one in 524,288", {**even, "link_bytes_per_s": 2.0**35 + 2.0**16}),
+        ("a link slower by one in 524,288", {**even, "link_bytes_per_s": 2.0**35 - 2.0**16}),
         ("a million tokens", {**seven, "n_tokens": 1_000_000}),
         *changed,
     ]

@@ -102,6 +102,12 @@ def tight(rng: random.Random, B: int, over: float) -> Situation:
     return target, machine | {"memory_bytes": needed - over}, drafts, B
 
 
+def odd(situation: Situation) -> Situation:
+    """The good draft of `tight` larger by a byte: what is needed is then no number of float32."""
+    target, machine, (poor, good), B = situation
+    return target, machine, [poor, {**good, "weight_bytes": good["weight_bytes"] + 1}], B
+
+
 def turned(situation: Situation) -> Situation:
     """The drafts in the reverse order."""
     target, machine, drafts, B = situation

@@ -22,6 +22,10 @@ RARE: tuple[Probs, Probs] = (
     [0.5, 0.5 - 2.0**-15, 2.0**-15],
 )
 
+# Two tokens, of which the target likes the first less than the draft does by one in 2^21, and the
+# second more: a millionth of slack hides either. Every number is one of float32.
+NEARLY_ALIKE: tuple[Probs, Probs] = [0.5 - 2.0**-22, 0.5 + 2.0**-22], [0.5, 0.5]
+
 
 def normalized(weights: Probs) -> Probs:
     total = sum(weights)

@@ -147,6 +147,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("a small chance", ([0.5, 2.0**-14, 0.5 - 2.0**-14], [0.25, 0.5, 0.25], 1)),
         Case("nearly certain", ([0.5 - 2.0**-12, 0.5 + 2.0**-12], [0.5, 0.5], 0)),
         Case("a rare token, and as little left over", (*_rule.RARE, 2)),
+        Case("liked less by one in two million", (*_rule.NEARLY_ALIKE, 0)),
+        Case("liked more by one in two million: kept for certain", (*_rule.NEARLY_ALIKE, 1)),
         Case("one token in all", ([1.0], [1.0], 0)),
         Case("521 tokens, the last one drafted", (wide, skewed, len(wide) - 1)),
         Case("521 tokens, the second one drafted", (wide, skewed, 1)),

@@ -211,6 +211,7 @@ def cases(rng: random.Random) -> list[Case]:
         ("one draft", d.made(r, 2, sizes=(0.05,))),
         ("just room enough", d.tight(r, 3, 0.0)),
         ("one byte short", d.tight(r, 3, 1.0)),
+        ("a draft that is larger by one byte than what fits", d.odd(d.tight(r, 3, 0.0))),
         ("no room for the draft's weights", d.tight(r, 3, 3 * 2.0**25 + 1)),
         ("room for the draft's weights, not for its caches", d.tight(r, 16, 2.0**26)),
         ("little arithmetic, batch 1", d.slow_chip(d.made(r, 1), 8e12)),

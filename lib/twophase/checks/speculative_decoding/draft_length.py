@@ -167,6 +167,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("worse by a thousandth", ([1] * 4, 0.0, [1.0, 2.002])),
         Case("better by one in 50,000", ([1] * 4, 0.0, [1.0, 1.99996])),
         Case("worse by one in 50,000", ([1] * 4, 0.0, [1.0, 2.00004])),
+        Case("better by a hundred-millionth", ([1] * 4, 0.0, [1.0, 2.0 * (1 - 1e-8)])),
         Case("a dip in the price", ([1, 3, 4, 2], 0.05, [1.0, 1.6, 1.5, 1.1, 1.7])),
         Case("the dip at the end", ([1, 3, 4, 2], 0.05, [1.0, 1.6, 1.5, 1.7, 1.1])),
         Case("verification dearer with every token", ([4] * 5, 0.0, [1.0, 2.5, 3.5, 4.5, 5.6])),

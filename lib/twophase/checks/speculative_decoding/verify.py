@@ -132,6 +132,7 @@ def cases(rng: random.Random) -> list[Case]:
     """From no drafted token to more than any table; certain laws; zeros as top-k leaves them."""
     fixed = random.Random(14)
     gamma = 300  # the most that the task names
+    nearly = _rule.NEARLY_ALIKE
     long = [[0.5, 0.5]] * (gamma + 1), [[0.5, 0.5]] * gamma, [i % 2 for i in range(gamma)]
     late = [[*row] for row in long[0]]
     late[-2] = [0.75, 0.25]
@@ -159,6 +160,10 @@ def cases(rng: random.Random) -> list[Case]:
         Case(
             "the second is rare, and as little left over",
             ([certain[0], _rule.RARE[0], [0.5, 0.25, 0.25]], [certain[0], _rule.RARE[1]], [1, 2]),
+        ),
+        Case(
+            "one token liked more by one in two million, the next one less",
+            ([nearly[0], nearly[0], [0.25, 0.75]], [nearly[1]] * 2, [1, 0]),
         ),
         Case(
             "the target likes all of them more",
