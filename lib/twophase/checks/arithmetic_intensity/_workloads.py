@@ -19,6 +19,13 @@ from twophase.checks.arithmetic_intensity._batches import (
 from twophase.checks.exercise import Case
 
 NEAR = 0.95  # of the best throughput is right
+HALF_A_BYTE = {"n_params": 2**20, "bytes_per_param": 0.5, "cache_bytes_per_sequence": 2**19}
+# a byte less than weights and four caches
+SHORT = {"memory_bytes": 5 * 2**19 - 1, "bytes_per_s": 2.0**20, "flops_per_s": 2.0**24}
+SIXTY_FOUR = {"bytes_per_s": 64.0}
+# no number of seconds is so large that it may stand for "never"
+PATIENT = {"n_params": 10**9, "cache_bytes_per_sequence": 10**8, "tpot_limit_s": 2.45e9}
+BYTE_A_SECOND = {"bytes_per_s": 1.0, "flops_per_s": 10.0, "memory_bytes": 10**10}
 HALF = {"memory_bytes": 90, "flops_per_s": 1e5}  # a byte for each weight would not fit
 SLOW = {"tile": 8, "bytes_per_s": 10.0, "flops_per_s": 1e5}  # weights take longer than two tiles
 THOUSANDFOLD = {"flops_per_s": 1e6, "bytes_per_s": 1e5}  # steps take milliseconds
@@ -120,8 +127,13 @@ def _edges(workload: Workload, machine: Machine) -> list[Case]:
         case("the same with little arithmetic", 1, {}, {**three, "flops_per_s": 50.0}),
         case("the same with slow memory", 1, {}, {**three, "bytes_per_s": 33.0}),
         case("a byte less than 4 sequences need", 3, {}, {"memory_bytes": 239}),
-        case("a step of exactly 4 sequences", 4, {"tpot_limit_s": 3.75}, {"bytes_per_s": 64.0}),
+        case("a step of exactly 4 sequences", 4, {"tpot_limit_s": 3.75}, SIXTY_FOUR),
         case("4 sequences are 1 µs late", 3, {"tpot_limit_s": 0.002399}, THOUSANDFOLD),
+        case(
+            "4 sequences are half a millionth late", 3, {"tpot_limit_s": 3.75 - 2**-19}, SIXTY_FOUR
+        ),
+        case("a byte less than 4 sequences need, of 2.6 million", 3, HALF_A_BYTE, SHORT),
+        case("a byte a second: a step takes decades", 4, PATIENT, BYTE_A_SECOND),
         case("one sequence, which just fits", 1, {}, {"memory_bytes": 210}),
         case("no more than one sequence", 1, {"max_batch": 1}, {"tile": 8}),
         case("at most 10 sequences, tile 8", 8, {"max_batch": 10}, {"tile": 8}),

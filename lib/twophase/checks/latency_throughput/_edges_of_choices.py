@@ -18,20 +18,19 @@ Edge = tuple[str, Workload, list[Machine], tuple[str, int, str, int]]
 def work(n_params: int, bytes_per_sequence: int, **given: Any) -> Workload:
     """A workload of one cached token for each sequence, which takes so many bytes, without a limit
     that matters."""
-    usual = {
+    return {
         "n_params": n_params,
         "kv_values_per_token": bytes_per_sequence // 2,
         "context": 1,
         "max_batch": 8,
         "tpot_limit_s": 1e6,
         "formats": ["bf16"],
-    }
-    return usual | given
+    } | given
 
 
 def machine(name: str = "plain", **given: Any) -> Machine:
     """One chip of 1,000,000 bytes that reads 2^20 bytes a second and computes in no time."""
-    usual = {
+    return {
         "name": name,
         "memory_bytes": 1_000_000,
         "bytes_per_s": 2.0**20,
@@ -39,8 +38,7 @@ def machine(name: str = "plain", **given: Any) -> Machine:
         "price_per_hour": 1.0,
         "max_chips": 1,
         "sync_s": 0.0,
-    }
-    return usual | given
+    } | given
 
 
 SMALL: Machine = {"memory_bytes": 1000}
@@ -72,6 +70,12 @@ def _memory() -> list[Edge]:
             "a byte short of three sequences",
             work(448_650, 900),
             [machine(memory_bytes=999_998)],
+            ("plain", 1, "bf16", 2),
+        ),
+        (
+            "two bytes short of three sequences, of 4.5 million",
+            work(2_248_651, 900),
+            [machine(memory_bytes=5_000_000)],
             ("plain", 1, "bf16", 2),
         ),
         (
@@ -117,6 +121,18 @@ def _time() -> list[Edge]:
             work(BIG, 2**9, max_batch=64, tpot_limit_s=read),
             [machine(**ROOMY)],
             ("plain", 1, "bf16", 4),
+        ),
+        (
+            "four sequences are half a millionth late",
+            work(BIG, 2**9, max_batch=64, tpot_limit_s=read - 2.0**-21),
+            [machine(**ROOMY)],
+            ("plain", 1, "bf16", 3),
+        ),
+        (
+            "one sequence, in six days, is just in time",
+            work(BIG, 2**9, tpot_limit_s=2.0**19 + 2.0**8),
+            [machine(bytes_per_s=2.0, price_per_hour=20_000.0, **ROOMY)],
+            ("plain", 1, "bf16", 1),
         ),
         (
             "one sequence is just in time",

@@ -117,6 +117,10 @@ def _values() -> dict[str, tuple[str, Events]]:
         "one step, three times as long as reading": ("overhead-bound", log(1, ratio=3.0)),
         "every step exactly twice as long as reading": ("healthy", log(7, ratio=2.0)),
         "every step hardly more than twice as long": ("overhead-bound", log(7, ratio=2 + 2**-9)),
+        "every step longer than twice as long, by half a millionth": (
+            "overhead-bound",
+            log(7, ratio=2 + 2**-20),
+        ),
         "every step hardly less than twice as long": ("healthy", log(7, ratio=2 - 2**-9)),
         "three steps, 2.5, 1 and 2.75 times as long as reading": (
             "overhead-bound",
@@ -167,6 +171,7 @@ def _long() -> dict[str, tuple[str, Events]]:
     }
 
 
+HARDLY_SLOWER: Server = SERVER | {"flops_per_s": 2.0**49 - 2.0**28}  # by half a millionth
 ODD: Server = SERVER | {"capacity_tokens": 2 * HALF_FULL - 1}  # half of it is no whole number
 
 ALL = _values() | _orders() | _halves() | _shares() | _long()
@@ -175,6 +180,11 @@ EDGES = {name: (*edge, SERVER) for name, edge in ALL.items()} | {
         "underfilled",
         log(5, **CAPPED),
         ODD,
+    ),
+    "computing longer than reading, by half a millionth": (
+        "compute-bound",
+        log(5, server=HARDLY_SLOWER, new_tokens=BALANCE),
+        HARDLY_SLOWER,
     ),
     "weights of one byte: computing longer than reading them, not than reading two bytes": (
         "compute-bound",

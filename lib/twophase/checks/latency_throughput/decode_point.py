@@ -19,6 +19,7 @@ Sizes = dict[str, int]
 Point = tuple[float, float] | None
 LLAMA = {"L": 40, "D": 5120, "F": 13824, "N": 40, "K": 40, "H": 128, "V": 32000}
 H100 = (80e9, 3.35e12)
+ODD = {"L": 41, "D": 5119, "F": 13829, "N": 39, "K": 13, "H": 127, "V": 32003}  # no power of 2
 
 
 def weights(m: Sizes, kv_heads: str = "K", tables: int = 2, mlp: int = 3) -> int:
@@ -70,6 +71,7 @@ def cases(rng: random.Random) -> list[Case]:
     full = weights(tiny) + 2 * cache(tiny, 3)
     llama_full = weights(LLAMA) + 64 * cache(LLAMA, 1024)
     largest = weights(LLAMA) + 2053 * cache(LLAMA, 262_147)
+    odd_full = float(weights(ODD) + 67 * cache(ODD, 1021))
     backwards = dict(reversed({**tiny, "V": 2}.items()))
     mqa = {**tiny, "K": 1}
     changed = edges.one_changed(mqa, L=2, D=4, F=6, N=5, H=3, V=8)
@@ -100,6 +102,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case(
             "2,053 × 262,147 tokens, one byte short", (LLAMA, 2053, 262_147, largest - 1, 3.35e12)
         ),
+        Case("odd sizes, B=67: memory is just enough, a float", (ODD, 67, 1021, odd_full, 3.35e12)),
+        Case("odd sizes, B=67: one byte short, a float", (ODD, 67, 1021, odd_full - 1, 3.35e12)),
         Case("as many KV heads as query heads, N·H is not D", ({**tiny, "K": 4}, 2, 3, 1e6, 100)),
         Case("one KV head for all", (mqa, 2, 3, 1e6, 100)),
         *(Case(f"one KV head for all, {name}", (m, 2, 3, 1e6, 100)) for name, m in changed),

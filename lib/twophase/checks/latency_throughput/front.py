@@ -168,6 +168,10 @@ def cases(rng: random.Random) -> list[Case]:
             ([(0.02, 1000 * (1 + 1e-12)), (0.01, 1000.0), (0.03, 1000 * (1 + 2e-12))],),
         ),
         Case(
+            "the same latency, a gain of a trillionth in throughput",
+            ([(s, 500.0), (s, 500 * (1 + 1e-12)), (2 * s, 600.0)],),
+        ),
+        Case(
             "a gain of a trillionth in latency",
             ([(s, 500.0), (s * (1 - 1e-12), 500.0), (s * (1 + 1e-12), 600.0)],),
         ),

@@ -55,11 +55,23 @@ def on_the_threshold() -> Events:
     return _exact(put(gaps, 30, 10 * STEP), prefill=0.5)
 
 
-def _exact(gaps: Gaps, prefill: float) -> Events:
-    """The log of a request that waited for half a second, all of whose times are multiples of
-    2⁻⁸ s."""
-    events: Events = [{"event": "arrived", "t_s": 8.0}, {"event": "started", "t_s": 8.5}]
-    now = 8.5 + prefill
+def just_beyond() -> list[tuple[str, Events]]:
+    """Each threshold in turn, missed by less than a millionth. The gaps are so long that float32
+    holds every time."""
+    tiny = 2.0**-20  # seconds: a quarter of a millionth of 4
+    late = [1.5] * 4 + [0.25] * 8 + [3 + 2 * tiny] * 4
+    return [
+        ("queued, by less than a millionth", _exact([STEP] * 16, 4 - tiny, wait=4 + tiny)),
+        ("no_cache, by less than a millionth", _exact(late, prefill=0.5)),
+        ("stalled, by less than a millionth", _exact([5 + 2 * tiny] + [0.5] * 15, prefill=0.5)),
+    ]
+
+
+def _exact(gaps: Gaps, prefill: float, wait: float = 0.5) -> Events:
+    """The log of a request whose gaps are multiples of 2⁻⁸ s, or of 2⁻¹⁹ s if they are few: sums
+    of these do not round."""
+    events: Events = [{"event": "arrived", "t_s": 8.0}, {"event": "started", "t_s": 8 + wait}]
+    now = 8 + wait + prefill
     for i, gap in enumerate([0.0, *gaps]):
         now += gap
         events.append({"event": "token", "t_s": now, "index": i})

@@ -15,6 +15,7 @@ from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.law import law
 from twophase.checks.misconceptions import Misconceptions, replaced
+from twophase.checks.two_phases._just_beyond import just_beyond
 from twophase.protocol import AnswerError
 
 wrong = Misconceptions()
@@ -134,9 +135,8 @@ def _fresh(
         probs = sorted(softmax(logits, temperature), reverse=True)
         left = normalized(probs[:top_k])
         clear = top_p is None or min(abs(mass - top_p) for mass in accumulate(left)) > 1e-3
-        shows = None in (top_k, top_p) or keep_top_p(left, top_p).count(0) != keep_top_p(
-            probs[:top_k], top_p
-        ).count(0)
+        dropped = [keep_top_p(some, top_p).count(0) for some in (left, probs[:top_k])]
+        shows = None in (top_k, top_p) or dropped[0] != dropped[1]
         if clear and shows and min(map(sub, probs, probs[1:])) > 1e-3:
             return Case(name, (logits, temperature, top_k, top_p), public=public)
 
@@ -153,7 +153,6 @@ def cases(rng: random.Random) -> list[Case]:
     V4, V5, signed = [0.1, 1.3, -0.8, 0.7], [0.2, 1.3, -0.8, 1.1, 0.6], [0.1, 1.3, -2.8]
     assert max(signed, key=abs) < 0 < max(signed)
     filters = [(3, 0.83), (4, 0.61), (None, 0.71), (2, None)]
-    fresh = [_fresh(rng, f"fresh {i + 1}", k, p, public=i < 2) for i, (k, p) in enumerate(filters)]
     return [
         Case("greedy: temperature 0", (V4, 0, None, None)),
         Case("greedy: the logit of largest size is negative", (signed, 0, None, None)),
@@ -187,7 +186,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("2,053 tokens, greedy", (vocabulary, 0, None, None)),
         Case("60 tokens, no filter", (many, 1.0, None, None)),
         Case("2,053 tokens, top_p = 0.000976 leaves three", (level, 1.0, None, 9.76e-4)),
-        *fresh,
+        *just_beyond(),
+        *(_fresh(rng, f"fresh {i + 1}", k, p, i < 2) for i, (k, p) in enumerate(filters)),
     ]
 
 

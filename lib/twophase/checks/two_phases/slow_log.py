@@ -13,6 +13,7 @@ from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.two_phases._slow_logs import (
     Events,
     between_two,
+    just_beyond,
     logs,
     longest,
     on_the_threshold,
@@ -194,6 +195,7 @@ def cases(rng: random.Random) -> list[Case]:
     1,600 tokens, that are not shown. The right answer makes the label."""
     short = [*logs(rng, 16), *thresholds(rng), *between_two()]
     short.append(("healthy, everything exactly on its threshold", on_the_threshold()))
+    short += just_beyond()
     shown = [Case(f"log {i + 1}: {name}", (log,)) for i, (name, log) in enumerate(short)]
     long = [*logs(rng, rng.randrange(20, 80)), ("stalled", longest(rng))]
     hidden = [
