@@ -1,5 +1,5 @@
-"""Cases of mixture_of_experts-choose just beyond a limit: whoever takes two steps of nearly the same
-length for equals, or a number of seconds for an infinity, chooses another number of copies there."""
+"""Cases of mixture_of_experts-choose just beyond a limit: whoever takes steps of nearly the same
+length for equals, or some number of seconds for an infinity, chooses other copies there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def _two_of_four(times: float, quicker: int) -> Args:
     rate = (first * times - second) / (two - one * times)
     args: Args = (SMALL, {**NEAR, "link_bytes_per_s": rate}, 4, 4)
     chosen = best(*args)
-    assert chosen is not None and chosen[0] == quicker
+    assert chosen is not None
+    assert chosen[0] == quicker
     return args
 
 
@@ -49,5 +50,6 @@ def _slow() -> Args:
     chip = {**V5E, "memory_bytes": room, "bytes_per_s": 1.0, "link_bytes_per_s": 1.0}
     args: Args = (WORKED, chip, 32, 128)
     chosen = best(*args)
-    assert chosen is not None and chosen[1] > 1e9
+    assert chosen is not None
+    assert chosen[1] > 1e9
     return args
