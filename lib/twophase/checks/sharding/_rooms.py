@@ -11,7 +11,7 @@ from twophase.checks.sharding._machines import ETHERNET, H100, SMALL
 BATCH, POSITIONS, CHIPS = 16, 1024, 4
 
 # so that replicas hold a number of bytes that float32 does not have
-ODD = {"L": 25, "D": 1025, "F": 4097, "N": 15, "K": 5, "H": 65, "bytes": 1}
+ODD = {"L": 25, "D": 1025, "F": 4097, "N": 16, "K": 8, "H": 65, "bytes": 1}
 
 
 def rooms() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
