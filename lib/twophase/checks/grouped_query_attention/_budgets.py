@@ -68,6 +68,9 @@ BETWEEN = _options((8, [1.5]), (4, [1.75]), (2, [1.53125]))  # the smallest K th
 STEPS = _options((8, [1.5]), (4, [1.5625]), (2, [1.625]))
 SHARE = _options((8, [1.5]), (4, [1.578125]))  # 1.5 · (1 + 0.0625) is more
 BEYOND = _options((8, [1.5]), (4, [1.5625 + 2.0**-20]))
+# beyond the margin by a hundred-millionth of the mean; in float32 it is within
+BARELY = _options((8, [1.5]), (4, [1.5625 + 2.0**-26]))
+FINE = _options((8, [1.5 + 2.0**-26]), (4, [1.5625 + 2.0**-26]))  # at the margin, in float64
 MIDDLE = _options((8, [1.5625, 1.5625, 1.5625]), (4, [1.5, 1.5, 2.0]))  # the middle loss is lower
 NEARLY = _options((8, [1.5]), (4, [1.5 + 2.0**-20]))
 HARDLY = _options((8, [1.5]), (4, [1.5 + 1e-9]))
@@ -86,6 +89,10 @@ def edges_of_choices() -> list[Case]:
     light = _budget(D=1, other_params=1, bytes_per_s=1.0)
     light["step_limit_s"] = caches(light, 8) - 1
     assert possible(light, 4)
+    # more bytes than float32 tells apart
+    crowd = {"batch": 300_000, "bytes_per_s": 1e9}
+    crowded = _used(4, **crowd)
+    hardly_late = _budget(step_limit_s=tight[4] / 1000 * (1 - 1e-8))
     chance = _options((8, [1.5, 1.75, 1.75]), (4, [1.625, 1.625, 1.625]), (2, [2.0, 1.25, 2.0]))
     named: list[tuple[str, Budget, list[Option]]] = [
         ("all possible, two of three within the margin", _budget(), ALIKE),
@@ -93,6 +100,8 @@ def edges_of_choices() -> list[Case]:
         ("more heads, and a higher loss", _budget(), ODD),
         ("more heads, and as high a loss as with few", _budget(), EVEN),
         ("a mean a little beyond the margin", _budget(), BEYOND),
+        ("a mean beyond the margin by a hundred-millionth", _budget(), BARELY),
+        ("both means more by a hundred-millionth", _budget(), FINE),
         ("no margin", _budget(margin=0.0), ALIKE),
         ("no margin, equal means", _budget(margin=0.0), _options((4, [1.5]), (2, [1.5]))),
         ("no margin, a mean a little higher", _budget(margin=0.0), NEARLY),
@@ -137,6 +146,9 @@ def edges_of_choices() -> list[Case]:
             _budget(step_limit_s=0.01, bytes_per_s=tight[4] / 0.01004),
             APART,
         ),
+        ("a step too late by a hundred-millionth at K = 4", hardly_late, APART),
+        ("K = 4 fills a large memory", _budget(**crowd, memory_bytes=crowded), APART),
+        ("a byte less of the large memory", _budget(**crowd, memory_bytes=crowded - 1), APART),
         ("no margin, a mean higher by 10⁻⁹", _budget(margin=0.0), HARDLY),
         ("K = 1 alone fits", _budget(memory_bytes=tight[1]), APART),
         ("nothing fits", _budget(memory_bytes=tight[1] - 1), APART),
@@ -161,6 +173,7 @@ def edges_of_choices() -> list[Case]:
         grown = _budget(memory_bytes=tight[4])
         named.append((f"{name} = {value} in the memory of K = 4", {**grown, name: value}, APART))
     assert tight[4] % 1000, "the step is no whole number of seconds"
+    assert 10**8 < crowded < 10**12, "in time"
     return [Case(name, (budget, options)) for name, budget, options in named]
 
 

@@ -170,6 +170,14 @@ def _scored(rng: random.Random, name: str, *sequences: list[list[float]]) -> Cas
     return Case(f"B={B}, T={T}, S={S}, N=1, K=1, H=16, {name}", (q, k, alike(rng, B, S, 1, 16)))
 
 
+def _hardly_hidden() -> Case:
+    """A visible score as low as may be, and a large value hidden: a score of −910 in the place of
+    −∞ gives it a weight of exp(−10)."""
+    q, k = (x[:, :, None] for x in scored(torch.tensor([[[-900.0, 900.0], [900.0, -900.0]]]), 16))
+    v = torch.stack([torch.ones(1, 1, 16), torch.full((1, 1, 16), 1e6)], 1)  # [1, 2, 1, 16]
+    return Case("B=1, T=2, S=2, N=1, K=1, H=16, a value of a million hidden", (q, k, v))
+
+
 def _extremes(rng: random.Random) -> list[Case]:
     """Scores at which a softmax overflows, underflows, or sees the future through its mask."""
     low, high = [-899.0, -898.5, -900.0], [899.5, 898.5, 900.0]
@@ -181,6 +189,7 @@ def _extremes(rng: random.Random) -> list[Case]:
         _scored(rng, "scores of −150", [[-150.0, -149.0, -151.0]]),
         _scored(rng, "300 in the future of −120", [[-120.0, 300.0], [-121.0, -120.0]]),
         _scored(rng, "900 in the future of −900", [[-900.0, 900.0], [900.0, -900.0]]),
+        _hardly_hidden(),
         _scored(rng, "one row of −900, one of 900", [low, high], [high, low]),
         _scored(rng, "one sequence of −900, one of 900", [low], [high]),
     ]

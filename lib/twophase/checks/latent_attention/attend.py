@@ -177,6 +177,15 @@ def _scored(rng: random.Random, name: str, scores: list[list[float]]) -> Case:
     return Case(f"T={T}, S={S}, N=1, R=7, {name}", given)
 
 
+def _hardly_hidden(rng: random.Random) -> Case:
+    """A visible score as low as may be, and a hidden latent that is large where no query looks: a
+    score of −910 in the place of −∞ gives it a weight of exp(−10)."""
+    case = _scored(rng, "a latent of a million hidden", [[-900.0, 900.0], [900.0, -900.0]])
+    latent = case.args[2]  # [1, 2, 7]
+    latent[:, 1, 4:] = 1e6
+    return case
+
+
 def _but_for_one(rng: random.Random) -> list[Case]:
     """Calls that differ in one argument alone: whoever remembers by the others is wrong here."""
     one, other = (_case(rng, 1, 2, 3, 2, 2, 2, scale=scale) for scale in (0.5, 1.0))
@@ -204,6 +213,7 @@ def cases(rng: random.Random) -> list[Case]:
             "one query's scores near −900, one's near 900",
             [[-900.0, -899.5, 900.0], [898.0, 897.0, 900.0]],
         ),
+        _hardly_hidden(rng),
         _case(rng, 1, 1, 33, 16, 512, 64, scale=192**-0.5),
         _case(rng, edges.past(64), 1, 3, 2, 2, 2, scale=0.5),
         _case(rng, 1, 2, 3, edges.past(128), 2, 2, scale=0.5),

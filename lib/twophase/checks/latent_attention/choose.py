@@ -10,6 +10,7 @@ from twophase.checks.compare import Tolerance
 from twophase.checks.edges import one_changed, past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.latent_attention import _form_times as t
+from twophase.checks.latent_attention._close_calls import close_calls
 from twophase.checks.latent_attention._form_times import (
     ABSORBED,
     EXPANDED,
@@ -218,8 +219,8 @@ def _one_other() -> list[tuple[str, tuple[Layer, list[Pass], Chip]]]:
 
 def cases(rng: random.Random) -> list[Case]:
     """A decode step, a prompt, drafted tokens, a chunk behind a cache; little bandwidth; room to
-    the last byte, and a byte less; many passes; what tells every two wrong choices apart; fresh
-    ones."""
+    the last byte, and a byte less; many passes; forms that are nearly as quick; what tells every
+    two wrong choices apart; fresh ones."""
     layer = {"N": 2, "R": 8, "nope_dim": 4, "rope_dim": 2, "v_dim": 4}
     prompt = [3, 50, 50]
     room = t.scratch_bytes(layer, prompt)
@@ -247,6 +248,7 @@ def cases(rng: random.Random) -> list[Case]:
         ("131 passes, three heads", _many(layer, {**fast, "scratch_bytes": 1e9})),
         *_unfolded_all_the_same(),
         *_one_other(),
+        *close_calls(),
     ]
     fresh: list[Case] = []
     while len(fresh) < 3:

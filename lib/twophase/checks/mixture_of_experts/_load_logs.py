@@ -96,6 +96,9 @@ _JUST: dict[str, list[int]] = {  # means that are no whole number
     "3, more than twice 1501/1001": _about_half(3, 1001, 1501),
     "5, less than twice 33/13": _about_half(5, 13, 33),
     "3, less than twice 1502/1001": _about_half(3, 1001, 1502),
+    # by less than a millionth, and than float32 tells apart
+    "20,000,001, more than twice 30,000,001/3": _about_half(20_000_001, 3, 30_000_001),
+    "20,000,001, less than twice 30,000,002/3": _about_half(20_000_001, 3, 30_000_002),
 }
 
 EDGES: dict[str, Log] = {

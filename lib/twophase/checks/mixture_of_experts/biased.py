@@ -216,6 +216,8 @@ def cases(rng: random.Random) -> list[Case]:
 
     tilted = torch.tensor([[2.0, 1.0, 0.0], [-1.0, 0.5, 3.0]]), torch.tensor([-0.8, 0.1, 0.3])
     below = torch.tensor([[-2.0, -3.0, -4.0, 1.0]]), torch.tensor([-1.0, -0.9, -0.7, -0.95])
+    # sums of 0.75 + 2⁻²⁴ and 0.75 + 2⁻²³, the first and the second number after it in float32
+    near = torch.zeros(1, 3), torch.tensor([0.25 + 2.0**-24, 0.25 + 2.0**-23, -0.5])
     tiny = torch.tensor([[-9.0, -8.0, -10.0, -7.0]]), torch.tensor([0.0, 0.0, 0.0, -0.5])
     return [
         Case("inputs that show the fault", ("expose",)),
@@ -226,6 +228,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the same, other logits", (torch.tensor([[-1.0, -3.0, 0.0, 2.0]]), below[1], 2)),
         Case("the same, another bias", (below[0], tiny[1], 2)),
         Case("tiny sigmoids", (*tiny, 2)),
+        Case("sums as near as float32 has them", (*near, 2)),
         case(1, 4, 2),
         case(3, 6, 3),
         case(5, 4, 4),

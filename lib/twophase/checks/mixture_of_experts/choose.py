@@ -11,6 +11,7 @@ from twophase.checks.compare import Tolerance, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.mixture_of_experts import _copies as c
+from twophase.checks.mixture_of_experts._close_steps import close_steps
 from twophase.checks.mixture_of_experts._copies import Chip, Choice, Model, best
 
 wrong = Misconceptions()
@@ -110,8 +111,9 @@ def observe(answer: Answer, case: Case) -> Any:
 
 def cases(rng: random.Random) -> list[Case]:
     """The worked mixture on the 8 × 16 slice at several batches; each argument changed; memory to
-    the byte and one less; slow and quick links; primes of chips; fresh ones."""
-    made = [Case(name, args) for name, args in c.EDGES.items()]
+    the byte and one less; slow and quick links; primes of chips; steps of nearly the same length;
+    fresh ones."""
+    made = [Case(name, args) for name, args in (c.EDGES | close_steps()).items()]
     return [*made, *(Case(f"fresh {i + 1}", c.fresh(rng), public=False) for i in range(6))]
 
 

@@ -195,7 +195,7 @@ def _clear(args: Args) -> bool:
 
 def cases(rng: random.Random) -> list[Case]:
     """The worked mixture on its chip and on others; low ridges, where not all experts are touched;
-    no dense part; one expert; to the tie; the largest batch."""
+    no dense part; one expert; to the tie, and hardly off it; the largest batch."""
     chip, low = (1.97e14, 8.1e11), (3e10, 1e10)  # a ridge of 243, and of 3
     dense, expert = 5_503_000_000, 12_884_901_888
 
@@ -220,6 +220,11 @@ def cases(rng: random.Random) -> list[Case]:
     while len(drawn) < 3:
         if _clear(one := fresh()) and reference(*one) <= MOST:
             drawn.append(one)
+    # FLOP/s with which a batch of 11 takes as long to compute as to read: 5·10⁻⁹ more or less, and
+    # float32 does not tell the two apart
+    sizes = dense, expert, 18, 2  # (8/9)¹¹ has no end in binary
+    computing, reading = times(11, *sizes, 1.0, chip[1], 2)
+    even = computing / reading
     tie: Args = (2**20, 2**20, 1, 1, 2.0**34, 2.0**30, 2)
     assert times(16, *tie)[0] == times(16, *tie)[1]
     return [
@@ -240,6 +245,8 @@ def cases(rng: random.Random) -> list[Case]:
         case("all experts active", (dense, expert, 4, 4, *chip, 2)),
         case("4 of 8 experts active, ridge 3", (dense // 10, expert, 8, 4, *low, 1)),
         Case("a tie", tie),
+        case("longer to compute by 5·10⁻⁹", (*sizes, even * (1 - 5e-9), chip[1], 2)),
+        case("longer to read by 5·10⁻⁹", (*sizes, even * (1 + 5e-9), chip[1], 2)),
         case("one token is enough", (dense, expert, 4, 2, 1e9, 1e10, 2)),
         case("the largest", (10**6, 10**9, 2000, 1, 4.8e14, 1e12, 2)),
         *(case(f"fresh {i + 1}", a, public=False) for i, a in enumerate(drawn)),

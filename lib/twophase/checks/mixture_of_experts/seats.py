@@ -145,6 +145,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("rounded up once", ([[0]] * 7, 3, 40)),
         Case("a hundredth of a place more", ([[0]] * 7, 3, 43)),
         Case("a thousandth of a place more", ([[0]] * 51, 13, 51)),
+        Case("a millionth of a place more", ([[0]] * 1849, 12_000, 649)),
         Case("five percent of 64 places", ([[0]] * 64, 1, 5)),
         Case("2,053 experts, hardly more than one place", ([[0]] * 1477, 2053, 139)),
         Case("2,053 experts", (drawn(40, 2053, 1)[:1] * 40, 2053, 100)),

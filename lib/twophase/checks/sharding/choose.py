@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from twophase.checks.answer import Answer
@@ -12,6 +12,7 @@ from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.sharding._layouts import LAYOUTS, fits, loads, parts, sending_s, sent, step_s
 from twophase.checks.sharding._machines import ETHERNET, H100, LLAMA, SMALL, V5E, WORKED, one_other
+from twophase.checks.sharding._rooms import BATCH, CHIPS, POSITIONS, rooms
 
 wrong = Misconceptions()
 
@@ -202,7 +203,7 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
 
 def cases(rng: random.Random) -> list[Case]:
     """What people run, on fast and slow links; small models; few KV heads; nothing fits; large
-    batches; then unseen ones."""
+    batches; full to the last byte, and a byte less; then unseen ones."""
 
     def case(
         name: str, model: Problem, B: int, S: int, n: int, machine: Problem, public: bool = True
@@ -211,9 +212,6 @@ def cases(rng: random.Random) -> list[Case]:
         return Case(f"{name}, B={B}, S={S:,}, {n} chips", given, public=public)
 
     one_head = {**LLAMA, "K": 1}
-    full, less = ({**H100, "memory_bytes": _just_full() - short} for short in (0, 1))
-    whole = {**ETHERNET, "memory_bytes": _just_full(("replicas",))}
-    parted = {**whole, "memory_bytes": whole["memory_bytes"] - 1}
     listed = [
         case("Llama-3-70B, H100, nothing fits", LLAMA, 4, 8192, 1, H100),
         case("Llama-3-70B, H100, nothing fits", LLAMA, 4096, 32768, 8, H100),
@@ -233,10 +231,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("a small model, Ethernet, three chips", SMALL, 7, 4095, 3, ETHERNET),
         case("a small model, Ethernet", SMALL, 64, 2048, 8, ETHERNET),
         *(Case(name, given) for name, given in one_other().items()),
-        case("just full", SMALL, 16, 1024, 4, full),
-        case("a byte less: nothing fits", SMALL, 16, 1024, 4, less),
-        case("just room for replicas", SMALL, 16, 1024, 4, whole),
-        case("a byte less: no replicas", SMALL, 16, 1024, 4, parted),
+        *(case(name, m, BATCH, POSITIONS, CHIPS, chip) for name, m, chip in rooms()),
     ]
     unseen: list[Case] = []
     while len(unseen) < 6:
@@ -254,12 +249,6 @@ def clear(p: Problem, near: float = 1.02, far: float = 1.1) -> bool:
     near 5% slower."""
     times = [step_s(layout, p) for layout in LAYOUTS if fits(layout, p)]
     return not any(near < t / min(times) < far for t in times)
-
-
-def _just_full(among: Sequence[str] = LAYOUTS) -> float:
-    """Bytes that the leanest of these layouts holds in those cases."""
-    p = {**SMALL, "B": 16, "S": 1024, "n_chips": 4, **H100}
-    return min(loads(layout, p)[0] for layout in among)
 
 
 EXERCISE = Exercise(

@@ -183,7 +183,7 @@ def cases(rng: random.Random) -> list[Case]:
         return Case(f"scores of {said}, T=3, S=3, rank 1 of 2", (*given, 1, 2))
 
     one, two = torch.tensor([[[1.0]], [[1.0]]]), torch.tensor([[[1.0]], [[2.0]]])  # [2, 1, 1]
-    keys = torch.tensor([[[-200.0]], [[200.0]]])
+    keys, large = torch.tensor([[[-200.0]], [[200.0]]]), torch.tensor([[[1.0]], [[1e6]]])
     return [
         case(1, 3, 2, 1, 2, 3, 0, 1),
         case(1, 4, 4, 2, 3, 2, 1, 2),
@@ -208,6 +208,8 @@ def cases(rng: random.Random) -> list[Case]:
         large_scores(199.0, 196.0, 100.0),
         # a mask of −300 leaves 200 above −200
         Case("a score of −200, and 200 hidden, T=2", (one, keys, two, one[0], 0, 1)),
+        # nor may it get the weight that a score of −210 in the place of −∞ gives it, exp(−10)
+        Case("a score of −200, and a value of a million hidden", (one, keys, large, one[0], 0, 1)),
         case(2, rng.randrange(3, 9), 12, 4, 3, 5, 4, 6, public=False),
     ]
 
