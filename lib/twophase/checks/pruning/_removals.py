@@ -94,6 +94,13 @@ EDGES: dict[str, Model] = {
         [40_000_000, 12_000_000, 30_000_000, 30_000_000, 9_000_000],
         60_000_000,
     ),
+    # a byte is less than a hundred-millionth of these; float32 rounds what stays up, then down
+    "hundreds of millions of bytes, just fits": model(
+        [0.1, 0.5, 0.3], [120_000_011, 100_000_006, 90_000_007], 190_000_013
+    ),
+    "hundreds of millions of bytes, one byte too little": model(
+        [0.1, 0.5, 0.3], [120_000_006, 100_000_001, 90_000_002], 190_000_002
+    ),
     "a loss beyond 1e20": model([5e20, 1e20, 3e20], [10, 10, 10], 20, base=2e20),
     "ten units, one must go": model([0.3] * 7 + [0.1, 0.2, 0.4], [10] * 10, 90),
     "ten units, the seventh and the last must go": model(

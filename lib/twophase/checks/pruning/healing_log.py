@@ -117,6 +117,34 @@ def _toward(first: float, last: float, n: int, pace: float = 0.8) -> list[float]
     return [last + (first - last) * pace**i for i in range(n)]
 
 
+def _by_little() -> dict[str, tuple[float, Log]]:
+    """Each limit from both sides, off by a hundred-millionth of what is compared or half of it:
+    that is much beside the rounding of float64, and float32 does not see it."""
+    falling, rising = [6.0, 5.0, 2.6], [6.0, 2.6, 2.6]
+    trained, less = [6.0, 3.0, 2.5, 2.0], 1 - 1e-8
+    return {
+        "a hundred-millionth less than 8 bits": (2.0, _log([8 * less, 2.0, 2.0, 2.0])),
+        "1.999999 % above": (2.1, _log([3.0] + [1.01999999 * 2.1] * 3)),
+        "2.000001 % above": (2.1, _log([3.0] + [1.02000001 * 2.1] * 3)),
+        "0.9999995 % above its best": (2.0, _log([*rising, 1.009999995 * 2.6], trained)),
+        "1.0000005 % above its best": (2.0, _log([*rising, 1.010000005 * 2.6], trained)),
+        "falls 0.9999995 %": (2.0, _log([*falling, 0.990000005 * 2.6])),
+        "falls 1.0000005 %": (2.0, _log([*falling, 0.989999995 * 2.6])),
+        "lower in training by a hundred-millionth": (
+            2.0,
+            _log([4.0, 2.5, 3.0, 3.0], [4.0, 2.0, 2.0, 2.0 * less]),
+        ),
+        "the second of two bests is lower by a hundred-millionth": (
+            2.0,
+            _log([4.0, 2.5, 2.5 * less, 3.0], [4.0, 1.0, 2.5, 2.0]),
+        ),
+        "the first of two bests is lower by a hundred-millionth": (
+            2.0,
+            _log([4.0, 2.5 * less, 2.5, 3.0], [4.0, 2.5, 1.0, 2.0]),
+        ),
+    }
+
+
 FLAT = _toward(3.0, 2.5, 40, 0.6)
 EDGES: dict[str, tuple[float, Log]] = {
     "healed": (2.0, _log(_toward(3.5, 2.0, 40))),
@@ -187,6 +215,7 @@ EDGES: dict[str, tuple[float, Log]] = {
         0.5,
         _log([4.0] * 300 + [2.0] + [3.0] * 699, [4.0] * 300 + [3.5] + [1.0] * 699),
     ),
+    **_by_little(),
 }
 
 

@@ -91,6 +91,9 @@ NEAR_SIX: dict[str, list[int]] = {  # times a mean that is no whole number
     "13, more than six times 54/25": [13, *_rest(24, 54 - 13)],
     "9, more than six times 1501/1001": [9, *_rest(1000, 1501 - 9)],
     "9, less than six times 1502/1001": [9, *_rest(1000, 1502 - 9)],
+    # by a hundred-millionth, as the last of NEAR_FOUR are: too little for float32
+    "105,000,004, more than six times 140,000,004/8": [105_000_004, *_rest(7, 35_000_000)],
+    "104,999,996, less than six times 139,999,996/8": [104_999_996, *_rest(7, 35_000_000)],
 }
 NEAR_FOUR: dict[str, list[int]] = {  # of the largest sizes
     "6, more than four times 16/11": [6, *_rest(10, 16 - 6)],
@@ -98,6 +101,8 @@ NEAR_FOUR: dict[str, list[int]] = {  # of the largest sizes
     "7, more than four times 1748/999": [7, *_rest(998, 1748 - 7)],
     "9, less than four times 25/11": [9, *_rest(10, 25 - 9)],
     "5, less than four times 1249/999": [5, *_rest(998, 1249 - 5)],
+    "100,000,089, more than four times 275,000,243/11": [100_000_089, *_rest(10, 175_000_154)],
+    "100,000,007, less than four times 275,000,021/11": [100_000_007, *_rest(10, 175_000_014)],
 }
 
 EDGES: dict[str, Log] = {

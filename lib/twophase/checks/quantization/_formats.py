@@ -119,6 +119,8 @@ def edges_of_formats() -> dict[str, Problem]:
     four = [FORMATS[0], FORMATS[4]]
     slow = {**LARGE, "flops_per_s": {"bf16": 1e13, "int8": 2e13, "fp8": 4e13}}
     few = {**MODEL, "cache_bytes": 1.0}
+    odd = {**MODEL, "other_bytes": 500_000_011, "cache_bytes": 250_000_007}  # no float32 has these
+    room = weight_bytes(odd, FORMATS[4]) + 2 * odd["cache_bytes"]
     poor = [{**FORMATS[3], "name": f"fp8, try {i + 1}"} for i in range(19)]
     return {
         **{f"the worked model, B = {B}": (MODEL, CHIP, B, FORMATS) for B in (1, 8, 64)},
@@ -131,9 +133,13 @@ def edges_of_formats() -> dict[str, Problem]:
             {**MODEL, "cache_bytes": 3e8}, {**CHIP, "memory_bytes": just}, 2, four,
         ),
         "a byte too little": (MODEL, {**CHIP, "memory_bytes": just - 1}, 2, four),
+        "odd bytes, one too little": (odd, {**CHIP, "memory_bytes": room - 1}, 2, four),
         "one sequence, a byte too little": (MODEL, {**CHIP, "memory_bytes": one - 1}, 1, four),
         "loss just as allowed": ({**MODEL, "most_loss": 0.02}, CHIP, 1, FORMATS),
         "loss a little above": ({**MODEL, "most_loss": 0.0199}, CHIP, 1, FORMATS),
+        "loss a hundred-millionth above": (
+            {**MODEL, "most_loss": 0.02 * (1 - 1e-8)}, CHIP, 1, FORMATS,
+        ),
         "no loss allowed": ({**MODEL, "most_loss": 0.0}, CHIP, 1, FORMATS),
         "any loss allowed": ({**MODEL, "most_loss": 1.0}, CHIP, 1, FORMATS),
         "nothing is good enough": ({**MODEL, "most_loss": -1.0}, CHIP, 1, FORMATS),

@@ -146,6 +146,19 @@ def by_hand() -> list[Case]:
     return edges.crossed(one, Case("", others), *says)
 
 
+def just_below(codes: Tensor, scales: Tensor) -> list[Case]:
+    """Numbers that are hardly no outliers, one of them by less than a ten-millionth."""
+    next_float = 6 - 2**-21  # from 4 to 8 those of float32 are 2^-21 apart
+    found = {
+        "a little less than the threshold": 5.9999,
+        "the next float below the threshold": next_float,
+    }
+    return [
+        Case(name, (torch.tensor([[v, -2.6, 1.0], [0.9, -1.5, 0.3]]), codes, scales, 6.0))
+        for name, v in found.items()
+    ]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """No outlier, one, one in one token only, a negative one, one just at the threshold, all;
     tokens of zeros; one of everything; sizes past any constant."""
@@ -169,7 +182,6 @@ def cases(rng: random.Random) -> list[Case]:
     lower = case("a threshold of 2", 3, 6, 2, {(1, 2): 2.5})
     zeros = torch.tensor([[0.0, 0.0, 0.0], [1.0, -0.3, 0.2]])
     tiny = torch.tensor([[1e-6, -3e-7, 2e-7], [1.0, -0.3, 0.2]])
-    near = torch.tensor([[5.9999, -2.6, 1.0], [0.9, -1.5, 0.3]])
     loud = torch.tensor([[6000.0, 1500.0, -300.0], [200.0, 40.0, -10.0]])
     every = torch.tensor([[7.0, -8.0], [9.0, 6.5]])
     plain = torch.tensor([[3, -5, 127], [-127, 1, 2]], dtype=torch.int8)
@@ -187,7 +199,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("one output", 3, 4, 1, {(2, 2): 12.0}),
         Case("a token of zeros", (zeros, plain, rows, 6.0)),
         Case("a token of tiny numbers", (tiny, plain, 1e5 * rows, 6.0)),
-        Case("a little less than the threshold", (near, plain, rows, 6.0)),
+        *just_below(plain, rows),
         Case("all inputs are outliers", (every, plain[:, :2], rows, 6.0)),
         Case("a threshold of 2", (lower.args[0].clamp(-2.5, 2.5), *lower.args[1:3], 2.0)),
         Case("a threshold of 5,000", (loud, plain, rows, 5000.0)),

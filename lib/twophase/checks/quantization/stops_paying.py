@@ -97,6 +97,7 @@ def cases(rng: random.Random) -> list[Case]:
             for name, values in edges.one_changed(given, **others)
         ),
         case("just even", 7, 16, even, 2**40),
+        case("one byte a second less than even", 7, 16, even, 2**40 - 1),
         case("a little slower", 7, 16, even - 2**40, 2**40),
         case("a little quicker", 7, 16, even + 2**40, 2**40),
         case("even, a step above in floats", 2, 48, 6912 * 10**9, 112 * 10**9),
