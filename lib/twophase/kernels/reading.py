@@ -3,8 +3,9 @@
 A processor runs ahead of a loop by itself, but for each place on its own, and an Intel processor no
 further than the end of a page of 4 KiB. So a loop that goes from one end to the other may leave
 memory idle: two cores of an Intel Xeon, the one machine where this was timed, read 18 to 20 GB/s
-so, and 22 to 29 from eight places. As a yardstick (`measure.yardsticks`) this loop adds up squares,
-which takes no time beside the read. From one place it is the control: the same loop, another order.
+so, and 22 to 29 from eight places; on another day 20 to 24, and 24 to 28. As a yardstick
+(`measure.yardsticks`) this loop adds up squares, which takes no time beside the read. From one
+place it is the control: the same loop, another order.
 """
 
 import numba

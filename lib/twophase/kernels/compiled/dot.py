@@ -14,9 +14,9 @@ matrix in bf16 with rows of 128 that fits the second-level cache at 50 to 75 GB/
 at a time; asking for what is there already would take a third of that.
 
 Which eight rows? The processor itself reads ahead of each place that is read, an Intel one no
-further than the end of a page of 4 KiB. On the Xeon one place reads two thirds of what eight do:
-eight rows that lie an eighth of the matrix apart come at 26 to 29 GB/s on two cores where one row
-after another comes at 18 to 20, and torch's sum at 20 to 22 (`kernels.reading` tells the same
+further than the end of a page of 4 KiB. On the Xeon eight rows that lie an eighth of the matrix
+apart came at 26 to 29 GB/s on two cores where one row after another came at 18 to 20, and torch's
+sum at 20 to 22 (`kernels.reading` tells what the order alone was worth then, and on another day,
 without products). On a Zen, where that has not been timed, long rows are read one by one, short
 ones side by side, asked for 16 KB ahead.
 """
