@@ -134,6 +134,27 @@ def pays_no_longer(situation: Situation) -> list[tuple[str, Situation]]:
     ]
 
 
+def placeless() -> list[tuple[str, Situation]]:
+    """Drafts of which no token may be drafted."""
+    target, machine, (draft,), B = one(1, 0.05, [0.9] * 5)
+    none = {**draft, "name": "no places", "acceptances": []}
+    return [
+        ("one draft, without places", (target, machine, [none], B)),
+        ("a draft without places before a good one", (target, machine, [none, draft], B)),
+        ("a draft without places behind a good one", (target, machine, [draft, none], B)),
+    ]
+
+
+def to_the_last_place() -> list[tuple[str, Situation]]:
+    """A draft that takes next to no time, best at its full length alone."""
+    share = 2.0**-20
+    certain = [(f"all of {n} places certain", one(1, share, [1.0] * n)) for n in (9, 13, 17)]
+    return [
+        *certain,
+        ("a poor place before many certain ones", one(1, share, [0.9, 0.01] + [1.0] * 98)),
+    ]
+
+
 def last_of_many(n: int) -> Situation:
     """So many drafts of one size, of which only the last is accepted."""
     target, machine, (draft,), B = one(1, 0.05, [0.9] * 5)

@@ -40,6 +40,12 @@ def difference(given: dict[str, Any]) -> float:
     return apart(given["target"][last], given["draft"][last])
 
 
+def alike(given: dict[str, Any]) -> bool:
+    """Whether draft and target are one model."""
+    rows = zip(given["target"], given["draft"], strict=True)
+    return all(apart(target, draft) <= 1e-6 for target, draft in rows)
+
+
 def problem(found: Any) -> str:
     """Why something is no input, in one sentence; empty if it is."""
     if not isinstance(found, dict) or set(found) != KEYS:

@@ -26,6 +26,14 @@ RARE: tuple[Probs, Probs] = (
 # second more: a millionth of slack hides either. Every number is one of float32.
 NEARLY_ALIKE: tuple[Probs, Probs] = [0.5 - 2.0**-22, 0.5 + 2.0**-22], [0.5, 0.5]
 
+# Three tokens, of which the draft says the first once in 2^30 times and the target half as often;
+# what is left over is as small: whoever bounds a divisor from below, or takes a small sum for none,
+# is wrong here. The differences are exact in float32, too.
+RAREST: tuple[Probs, Probs] = (
+    [2.0**-31, 2.0**-30, 1 - 3 * 2.0**-31],
+    [2.0**-30, 2.0**-31, 1 - 3 * 2.0**-31],
+)
+
 
 def normalized(weights: Probs) -> Probs:
     total = sum(weights)
@@ -55,6 +63,15 @@ def said_law(
     """The probability of each list of tokens that `verify` says, written with blanks between."""
     found = law(lambda choose: written(verify(target_probs, draft_probs, drafted, choose)))
     return {str(said): p for said, p in found.items() if p > LEAST}
+
+
+def wide(V: int) -> tuple[Probs, Probs]:
+    """Target and draft over V tokens, the first of which the draft likes too much, and the last
+    ones too little: all that is left over stands at the end."""
+    target, draft = [0.0] * V, [0.0] * V
+    target[0], target[-2], target[-1] = 0.25, 0.25, 0.5
+    draft[0], draft[1], draft[-2], draft[-1] = 0.5, 0.125, 0.125, 0.25
+    return target, draft
 
 
 def drawn(rng: random.Random, V: int, zeros: int = 0) -> Probs:

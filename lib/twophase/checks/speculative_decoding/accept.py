@@ -118,6 +118,7 @@ def cases(rng: random.Random) -> list[Case]:
     wide, skewed = ([0.0] * V for _ in range(2))
     wide[0], wide[1], wide[V // 2], wide[-1] = 0.25, 0.125, 0.5, 0.125
     skewed[1], skewed[-2], skewed[-1] = 0.375, 0.25, 0.375
+    larger = _rule.wide(past(2048))
     fresh = []
     for i in range(6):
         V = rng.randrange(3, 7)
@@ -147,12 +148,15 @@ def cases(rng: random.Random) -> list[Case]:
         Case("a small chance", ([0.5, 2.0**-14, 0.5 - 2.0**-14], [0.25, 0.5, 0.25], 1)),
         Case("nearly certain", ([0.5 - 2.0**-12, 0.5 + 2.0**-12], [0.5, 0.5], 0)),
         Case("a rare token, and as little left over", (*_rule.RARE, 2)),
+        Case("a token said once in a thousand million times", (*_rule.RAREST, 0)),
         Case("liked less by one in two million", (*_rule.NEARLY_ALIKE, 0)),
         Case("liked more by one in two million: kept for certain", (*_rule.NEARLY_ALIKE, 1)),
         Case("one token in all", ([1.0], [1.0], 0)),
         Case("521 tokens, the last one drafted", (wide, skewed, len(wide) - 1)),
         Case("521 tokens, the second one drafted", (wide, skewed, 1)),
         Case("521 tokens, the last ones in its place", (skewed, wide, 0)),
+        Case("2,053 tokens, the last ones in its place", (*larger, 0)),
+        Case("2,053 tokens, the last one drafted", (*larger[::-1], len(larger[0]) - 1)),
         *fresh,
     ]
 

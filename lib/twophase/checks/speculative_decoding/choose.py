@@ -191,6 +191,8 @@ def _by_hand() -> list[tuple[str, d.Situation]]:
         ),
         ("a tiny draft, forty places", d.one(1, 0.001, [0.97] * 40)),
         ("a tiny draft, a hundred places", d.one(1, 0.0005, [0.995] * 100)),
+        *d.to_the_last_place(),
+        *d.placeless(),
         ("a hundred drafts, the last one good", d.last_of_many(100)),
         ("a slow disk", d.one(1, 0.05, [0.8] * 5, bytes_per_s=2.0**33)),
         ("a very slow disk", d.one(1, 0.05, [0.8] * 5, bytes_per_s=2.0**12)),

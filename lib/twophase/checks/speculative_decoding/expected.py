@@ -80,6 +80,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the last hopeless", ([0.9, 0.5, 0.0],)),
         Case("hopeless between", ([0.9, 0.0, 0.5],)),
         Case("one in a million", ([1e-6, 0.5],)),
+        Case("forty places, kept together once in a million million", ([0.5] * 40,)),
+        # as many are wasted; a number of float32
+        Case("refused once in eight million", ([1 - 2.0**-23],)),
         Case("521 places, most of them certain", (long,)),
         *(Case(f"fresh {i + 1}", (a,), public=i < 2) for i, a in enumerate(fresh)),
     ]

@@ -114,6 +114,8 @@ def cases(rng: random.Random) -> list[Case]:
     fixed = random.Random(14)
     deep = past(256)
     unwritten = torch.tensor([0.5, 1.5, 2.5, 3.5, torch.nan, torch.inf]).reshape(1, 6, 1)
+    # beyond the largest number of float16, and below its smallest
+    bfloats = torch.tensor([1e5, 1e-9, -1e-9, 7.0, -1e5], dtype=torch.bfloat16).reshape(1, 5, 1)
     many = [i % 5 for i in range(past(256))]
     return [
         _case(fixed, [2], [[0, 1]], 6, 3),
@@ -131,6 +133,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(fixed, [2, 1], [[0, 1, 2, 3], [1, 3]], 6, 2, name="full to the last place"),
         _case(fixed, [2, 4], [[0, 2], [1]], 8, 2, torch.float16, name="float16"),
         _case(fixed, [2, 4], [[0, 2], [1]], 8, 2, torch.bfloat16, name="bfloat16"),
+        Case("bfloat16, numbers that float16 does not have", (bfloats, [2], [[0, 2]])),
         _case(fixed, [2, 4], [[0, 2], [1]], 8, 2, torch.float64, name="float64"),
         _case(fixed, many, [[0, 2][: i % 3] for i in range(len(many))], 9, 2, name="257 sequences"),
         _case(fixed, [deep, 3], [[0, 3, 300], [2, 9]], deep + 302, 2, name="257 tokens and more"),

@@ -198,6 +198,23 @@ EDGES: dict[str, tuple[Calls, float]] = {
     "slower by one in 200,000": (_calls([1, 1], 4, 0.5, 1.50001), 1.0),
     "microseconds": (_calls([1, 1], 4, 2.0**-22, 1.5 * 2.0**-20), 2.0**-20),
     "milliseconds": (_calls(GOOD, 4, 0.0025, 0.0045), 0.001),
+    "a tenth of a microsecond, faster by one in 400,000": (
+        _calls([1], 1, 0.0, 1.999995e-7),
+        1e-7,
+    ),
+    "a tenth of a microsecond, slower by one in 400,000": (
+        _calls([1], 1, 0.0, 2.000005e-7),
+        1e-7,
+    ),
+    "a tenth of a millisecond, faster by one in 400,000": (
+        _calls([1], 1, 0.0, 1.999995e-4),
+        1e-4,
+    ),
+    "half milliseconds, slower by one in 5,000": (_calls([1] * 3, 1, 0.0, 0.0010004), 0.0005001),
+    "ten tokens in seven calls, slower by one in 10,000": (
+        _calls([0, 1, 0, 0, 1, 1, 0], 1, 0.0, 1.0001 * 10 / 7 * 0.01),
+        0.01,
+    ),
     "a slow machine": (_calls(GOOD, 4, 25.0, 112.5), 100.0),
     "drafts of different lengths": (
         [*_calls([2], 2, 0.25, 1.125), *_calls([7], 8, 1.0, 1.25), *_calls([0], 1, 0.125, 1.0)],

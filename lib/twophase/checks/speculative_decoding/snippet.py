@@ -183,7 +183,7 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
             return _invalid(EXPOSED, "expose() must return a list of 1 to 10 inputs")
         if said := next((p for p in map(_printed.problem, found) if p), ""):
             return _invalid(EXPOSED, said)
-        differ = any(_printed.difference(x) > 1e-6 for x in found)
+        differ = not all(map(_printed.alike, found))  # or there is nothing to be shown
         shown = any(_printed.miss(x) >= FAR_APART for x in found)
         return dict(zip(EXPOSED, ("valid", differ, shown), strict=True))
     if case.args[0] == "harmless":
@@ -237,6 +237,8 @@ def cases(rng: random.Random) -> list[Case]:
         return Case(name, (prompt, k, *tables), public=public)
 
     fixed, certain = random.Random(14), [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    rows = [[0.875, 0.125], [0.25, 0.75]], [[0.75, 0.25], [0.375, 0.625]]
+    rare = [[2.0**-21, 0.5, 0.5 - 2.0**-21], [2.0**-21, 0.25, 0.75 - 2.0**-21]]
     return [
         Case("inputs that show the fault", ("expose",)),
         Case("an input that hides it", ("harmless",)),
@@ -245,7 +247,11 @@ def cases(rng: random.Random) -> list[Case]:
         case("a prompt of three tokens, two drafted", 3, 2, 3, fixed),
         case("a prompt of two tokens, three drafted", 2, 3, 2, fixed),
         case("a prompt of 300 tokens, one drafted", 300, 1, 2, fixed),
+        Case("a prompt of 300 tokens, of which the first counts", ([1] + [0] * 299, 1, *rows)),
         Case("40 drafted, all of them certain", ([0, 1], 40, certain, certain)),
+        Case("seven drafted, all of them kept", ([1], 7, rows[0], rows[0])),
+        # half as often would be wrong by more than the tolerance, though hardly ever
+        Case("a token drafted once in two million times", ([0], 1, [rare[0]], [rare[1]])),
         case("fresh 1", rng.randrange(2, 6), 2, 3, rng),
         case("fresh 2", rng.randrange(2, 6), 3, 2, rng, public=False),
     ]

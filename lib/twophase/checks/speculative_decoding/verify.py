@@ -132,7 +132,7 @@ def cases(rng: random.Random) -> list[Case]:
     """From no drafted token to more than any table; certain laws; zeros as top-k leaves them."""
     fixed = random.Random(14)
     gamma = 300  # the most that the task names
-    nearly = _rule.NEARLY_ALIKE
+    nearly, wide = _rule.NEARLY_ALIKE, _rule.wide(past(2048))
     long = [[0.5, 0.5]] * (gamma + 1), [[0.5, 0.5]] * gamma, [i % 2 for i in range(gamma)]
     late = [[*row] for row in long[0]]
     late[-2] = [0.75, 0.25]
@@ -162,6 +162,14 @@ def cases(rng: random.Random) -> list[Case]:
             ([certain[0], _rule.RARE[0], [0.5, 0.25, 0.25]], [certain[0], _rule.RARE[1]], [1, 2]),
         ),
         Case(
+            "the second said once in a thousand million times",
+            (
+                [certain[0], _rule.RAREST[0], [0.5, 0.25, 0.25]],
+                [certain[0], _rule.RAREST[1]],
+                [1, 0],
+            ),
+        ),
+        Case(
             "one token liked more by one in two million, the next one less",
             ([nearly[0], nearly[0], [0.25, 0.75]], [nearly[1]] * 2, [1, 0]),
         ),
@@ -172,6 +180,10 @@ def cases(rng: random.Random) -> list[Case]:
         _case(fixed, "zeros as top-k leaves them", 5, 2, zeros=2),
         _case(fixed, "five tokens drafted", 3, 5),
         _case(fixed, "a wide vocabulary", past(32), 1),
+        Case(
+            "2,053 tokens, the last ones in its place",
+            ([wide[0], [1.0, *wide[0][1:-2], 0.0, 0.0]], [wide[1]], [0]),
+        ),
         Case("300 tokens drafted, all kept", long),
         Case(
             "300 tokens drafted, the last one perhaps refused",

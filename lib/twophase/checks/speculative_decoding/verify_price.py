@@ -138,6 +138,7 @@ def cases(rng: random.Random) -> list[Case]:
         ("already bound by computing", {**even, "B": 128}),
         ("no token drafted", {**seven, "gamma": 0}),
         ("no token drafted, bound by computing", {**even, "B": 128, "gamma": 0}),
+        ("a model of 1,000 bytes", {**even, "weight_bytes": 1000.0, "bytes_per_s": 1.0, "B": 1}),
         ("2,053 sequences", {**seven, "B": past(2048), "cache_bytes": 1e3}),
         ("300 sequences", {**seven, "B": 300}),
         *((f"300 sequences, {what}", new) for what, new in changed),
