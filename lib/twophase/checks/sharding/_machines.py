@@ -49,8 +49,7 @@ def one_other() -> dict[str, Given]:
 def uncommon() -> dict[str, Given]:
     """Fewer sequences than chips where computing takes longer; heads that no chip has as many of;
     and a second layout, listed before the quickest, 6.5% slower."""
-    one = {"L": 1, "D": 64, "F": 256, "N": 4, "K": 1, "H": 16, "bytes": 2}
-    tiny = {**one, "D": 4, "F": 4, "K": 4, "H": 4}
+    one = {"L": 1, "D": 64, "F": 2048, "N": 4, "K": 1, "H": 16, "bytes": 2}
     large = {"L": 16, "D": 4096, "F": 14336, "N": 32, "K": 8, "H": 128, "bytes": 2}
     slow = {"memory_bytes": 1e9, "bytes_per_s": 1e12, "flops_per_s": 1e9}
     wired = {**slow, "n_chips": 4, "link_bytes_per_s": 1e11, "hop_s": 1e-9}
@@ -59,6 +58,6 @@ def uncommon() -> dict[str, Given]:
     pair = {**two, "n_chips": 2, "link_bytes_per_s": 5e10, "hop_s": 1e-6}
     return {
         "one sequence on four chips, computing": (one, {"B": 1, "S": 4}, wired),
-        "heads in fractions, nearly all of it sending": (tiny, {"B": 1, "S": 4}, thin),
+        "heads in fractions, nearly all of it sending": (one, {"B": 1, "S": 4}, thin),
         "the second one 6.5% slower, on two chips": (large, {"B": 256, "S": 512}, pair),
     }
