@@ -140,6 +140,7 @@ EDGES: dict[str, Log] = {
         *[(0, [0, 5, 5])] * 999, (0, [1, 5, 5])
     ),
     "sums that 32 bits do not hold": _log(*[(0, [15 * 10**8, 15 * 10**8, 12 * 10**8])] * 2),
+    "33,554,433, more than twice 67,108,865/4": _log((0, [2**25 + 1, 2**25 - 2, 1, 1])),
     **{name: _log((0, v)) for name, v in _JUST.items()},
     **{f"{name}, and turned round": _log((0, v), (0, v[::-1])) for name, v in _JUST.items()},
     "skewed long ago": _log(

@@ -219,6 +219,13 @@ def cases(rng: random.Random) -> list[Case]:
     # sums of 0.75 + 2⁻²⁴ and 0.75 + 2⁻²³, the first and the second number after it in float32
     near = torch.zeros(1, 3), torch.tensor([0.25 + 2.0**-24, 0.25 + 2.0**-23, -0.5])
     tiny = torch.tensor([[-9.0, -8.0, -10.0, -7.0]]), torch.tensor([0.0, 0.0, 0.0, -0.5])
+    # of the numbers of float32, not of those of an input: sigmoids of 1, and of less than 1e-6
+    far = {
+        "to 100": [0.0, 100.0, -1.0],
+        "below −10": [-14.0, -11.0, -15.0],
+        "below −20": [-22.0, -23.0, -30.0],
+    }
+    shift = torch.tensor([0.1, 0.2, -0.9])
     return [
         Case("inputs that show the fault", ("expose",)),
         Case("an input that hides it", ("harmless",)),
@@ -229,6 +236,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("the same, another bias", (below[0], tiny[1], 2)),
         Case("tiny sigmoids", (*tiny, 2)),
         Case("sums as near as float32 has them", (*near, 2)),
+        *(Case(f"logits {name}", (torch.tensor([row]), shift, 2)) for name, row in far.items()),
         case(1, 4, 2),
         case(3, 6, 3),
         case(5, 4, 4),

@@ -249,6 +249,10 @@ def cases(rng: random.Random) -> list[Case]:
         case("longer to read by 5·10⁻⁹", (*sizes, even * (1 + 5e-9), chip[1], 2)),
         case("one token is enough", (dense, expert, 4, 2, 1e9, 1e10, 2)),
         case("the largest", (10**6, 10**9, 2000, 1, 4.8e14, 1e12, 2)),
+        # computing takes as long as reading at 999,999.5
+        case("the largest allowed", (10**9, 1, 8, 8, 999_999.5e9, 1e9, 2)),
+        # each batch put in for the next one, B = 1, 2, …: more than 100 rounds
+        case("almost all experts, ridge 1.02", (0, 10**9, 4096, 1, 1.02e12, 1e12, 2)),
         *(case(f"fresh {i + 1}", a, public=False) for i, a in enumerate(drawn)),
     ]
 

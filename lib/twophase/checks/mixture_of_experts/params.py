@@ -133,6 +133,8 @@ def cases(rng: random.Random) -> list[Case]:
         "k": rng.randrange(1, 8),
         "n_shared": rng.randrange(1, 4),
     }
+    uneven = {**TINY, "L": 60, "D": 2048, "F": 1536, "V": 102_400, "E": 160, "k": 7, "n_shared": 2}
+    uneven |= {"N": 128, "K": 128, "H": 128}  # 7/160 in floats is too little by the last bit
     return [
         case("the worked model, 2 of 16 experts", {**WORKED, "E": 16, "k": 2, "n_shared": 0}),
         case("a tiny one", TINY),
@@ -148,6 +150,7 @@ def cases(rng: random.Random) -> list[Case]:
             "256 experts, 8 active, 1 shared",
             {**WORKED, "F": 2048, "E": 256, "k": 8, "n_shared": 1},
         ),
+        case("160 experts, 7 active, 2 shared", uneven),
         case("fresh", fresh, public=False),
     ]
 

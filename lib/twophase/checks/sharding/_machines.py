@@ -26,7 +26,10 @@ V5E = {
 ETHERNET = {**H100, "link_bytes_per_s": 1.25e10, "hop_s": 2.5e-5}
 
 
-def one_other() -> dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+Given = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]  # model, workload, machine
+
+
+def one_other() -> dict[str, Given]:
     """A small model, and the same but for one number: whoever keeps results by the others is wrong
     there."""
     work, chips = {"B": 8, "S": 1024}, {**H100, "n_chips": 8}
@@ -40,4 +43,21 @@ def one_other() -> dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any
         **{f"the same {but}": (SMALL, work, machine) for but, machine in machines},
         "a small model, computing": (SMALL, busy, three),
         "computing at half the rate": (SMALL, busy, {**three, "flops_per_s": 5e14}),
+    }
+
+
+def uncommon() -> dict[str, Given]:
+    """Fewer sequences than chips where computing takes longer; heads that no chip has as many of;
+    and a second layout, listed before the quickest, 6.5% slower."""
+    one = {"L": 1, "D": 64, "F": 2048, "N": 4, "K": 1, "H": 16, "bytes": 2}
+    large = {"L": 16, "D": 4096, "F": 14336, "N": 32, "K": 8, "H": 128, "bytes": 2}
+    slow = {"memory_bytes": 1e9, "bytes_per_s": 1e12, "flops_per_s": 1e9}
+    wired = {**slow, "n_chips": 4, "link_bytes_per_s": 1e11, "hop_s": 1e-9}
+    thin = {**slow, "flops_per_s": 1e15, "n_chips": 5, "link_bytes_per_s": 1e3, "hop_s": 0.0}
+    two = {"memory_bytes": 8e10, "bytes_per_s": 3e12, "flops_per_s": 1e15}
+    pair = {**two, "n_chips": 2, "link_bytes_per_s": 5e10, "hop_s": 1e-6}
+    return {
+        "one sequence on four chips, computing": (one, {"B": 1, "S": 4}, wired),
+        "heads in fractions, nearly all of it sending": (one, {"B": 1, "S": 4}, thin),
+        "the second one 6.5% slower, on two chips": (large, {"B": 256, "S": 512}, pair),
     }

@@ -11,7 +11,16 @@ from twophase.checks.compare import FORMULA, plain
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
 from twophase.checks.sharding._layouts import LAYOUTS, fits, loads, parts, sending_s, sent, step_s
-from twophase.checks.sharding._machines import ETHERNET, H100, LLAMA, SMALL, V5E, WORKED, one_other
+from twophase.checks.sharding._machines import (
+    ETHERNET,
+    H100,
+    LLAMA,
+    SMALL,
+    V5E,
+    WORKED,
+    one_other,
+    uncommon,
+)
 from twophase.checks.sharding._rooms import BATCH, CHIPS, POSITIONS, rooms
 
 wrong = Misconceptions()
@@ -230,7 +239,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("a small model, H100, alone", SMALL, 8, 1024, 1, H100),
         case("a small model, Ethernet, three chips", SMALL, 7, 4095, 3, ETHERNET),
         case("a small model, Ethernet", SMALL, 64, 2048, 8, ETHERNET),
-        *(Case(name, given) for name, given in one_other().items()),
+        *(Case(name, given) for name, given in {**one_other(), **uncommon()}.items()),
         *(case(name, m, BATCH, POSITIONS, CHIPS, chip) for name, m, chip in rooms()),
     ]
     unseen: list[Case] = []

@@ -184,6 +184,9 @@ def cases(rng: random.Random) -> list[Case]:
 
     one, two = torch.tensor([[[1.0]], [[1.0]]]), torch.tensor([[[1.0]], [[2.0]]])  # [2, 1, 1]
     keys, large = torch.tensor([[[-200.0]], [[200.0]]]), torch.tensor([[[1.0]], [[1e6]]])
+    H = edges.past(256)
+    alike = torch.full((2, 1, H), -199 / math.sqrt(H))  # scores of −199, from queries of ones
+    wide = torch.ones(2, 1, H), alike, torch.cat([torch.ones(1, 1, H), -torch.ones(1, 1, H)])
     return [
         case(1, 3, 2, 1, 2, 3, 0, 1),
         case(1, 4, 4, 2, 3, 2, 1, 2),
@@ -210,6 +213,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("a score of −200, and 200 hidden, T=2", (one, keys, two, one[0], 0, 1)),
         # nor may it get the weight that a score of −210 in the place of −∞ gives it, exp(−10)
         Case("a score of −200, and a value of a million hidden", (one, keys, large, one[0], 0, 1)),
+        # a mask of −1,000 before the division by √H is one of −62 behind it
+        Case(f"scores of −199, H={H}, T=2", (*wide, torch.ones(H, 1) / H, 0, 1)),
+        case(1, 2, edges.past(64), edges.past(64), 1, 2, 0, 1),
         case(2, rng.randrange(3, 9), 12, 4, 3, 5, 4, 6, public=False),
     ]
 

@@ -197,6 +197,16 @@ def cases(rng: random.Random) -> list[Case]:
             pieces.append((k, alike(rng, s, 1, 2)))
         return Case("heads whose scores are 300 apart", (q, pieces, 0))
 
+    def lowest(*scores: float) -> Case:
+        """One head, one position on each rank, scores as low as they may be: a largest score that
+        is not allowed to be so low leaves numbers that float32 hardly tells apart."""
+        pieces = [
+            (torch.tensor([[[score]]]), torch.tensor([[[0.7 - i]]]))
+            for i, score in enumerate(scores)
+        ]
+        said = ", ".join(f"{score:g}".replace("-", "−") for score in scores)
+        return Case(f"all scores near −200: {said}", (torch.ones(1, 1), pieces, 0))
+
     return [
         case([3], 0, 2, 1, 2),
         case([2, 2], 0, 2, 2, 3),
@@ -212,6 +222,8 @@ def cases(rng: random.Random) -> list[Case]:
         case([2, 2], 0, 2, 2, 4, [199.0, 150.0]),
         case([2, 2], 1, 2, 2, 4, [-195.0, -199.0]),
         heads_apart(),
+        lowest(-200.0),
+        lowest(-200.0, -199.0),
         case([1] * edges.past(16), 5, 2, 1, 2),
         case([edges.past(1024), 2], 0, 2, 1, 2),
         case([1, 2], 1, edges.past(64), 1, 2),

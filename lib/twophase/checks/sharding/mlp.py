@@ -169,6 +169,7 @@ def cases(rng: random.Random) -> list[Case]:
         up, down = torch.tensor([[3.0, 1.0]]), torch.tensor([[1 / 3], [1 / 3]])
         return Case("results past 65,504, rank 0 of 2", (x, gate, up, down, torch.ones(1), 0, 2))
 
+    ones = torch.ones(1, 2), torch.ones(2, 1), torch.ones(2, 1), torch.ones(1, 2)
     return [
         case(2, 3, 4, 0, 1),
         case(2, 3, 4, 0, 2),
@@ -184,6 +185,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(2, 2, 2 * edges.past(256), 1, 2),
         case(2, 3, 2 * edges.past(16), 16, edges.past(16)),
         large(),
+        Case("a bias of ±1,000", (*ones, torch.tensor([1000.0, -1000.0]), 0, 1)),
         case(rng.randrange(2, 6), rng.randrange(2, 6), 18, 4, 6, public=False),
     ]
 

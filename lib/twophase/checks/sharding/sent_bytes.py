@@ -165,6 +165,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(2, 2 * edges.past(2**28), 2 * edges.past(2**30), 2, 2, 2, 2, 4),
         case(*_large()),
         case(17, 17, 17, 17, 17, 2, 17, 2),
+        case(4, 8, 8, 4, 4, 2, 4, 8),  # partial outputs take less than the other numbers
         case(*fresh, rng.randrange(2, 200), n, rng.choice((1, 2, 4)), public=False),
     ]
 

@@ -8,7 +8,7 @@ from collections import Counter
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions, replaced
-from twophase.checks.sharding import _logs
+from twophase.checks.sharding import _logs, _odd_logs
 from twophase.checks.sharding._logs import LABELS, Events, Model, log, model
 
 wrong = Misconceptions()
@@ -224,6 +224,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("the last stage, which only receives", stage[:1], m),
         case("the first stage, which only sends", stage[1:], m),
         *(case(name, events, m) for name, events in _mixed(m)),
+        *(case(name, events, _odd_logs.MODEL) for name, events in _odd_logs.odd()),
         case("tensor, one rank", log("tensor", alone), alone),
         *unseen,
     ]
