@@ -20,6 +20,8 @@ MOST = 40  # fields of a dict; what has more keys is a table, and its keys are d
 UNSEEN: dict[tuple[str, str, str], str] = {
     ("latent_attention-cache_bytes", "config", "qk_nope_head_dim"): NEEDLESS,
     ("latent_attention-cache_bytes", "config", "v_head_dim"): NEEDLESS,
+    ("latent_attention-cache_bytes", "config", "q_lora_rank"): NEEDLESS,
+    ("latent_attention-cache_bytes", "config", "model_type"): NEEDLESS,
     **{("sharding-which_layout", "m", field): NEEDLESS for field in ("F", "H", "K", "N", "V", "n")},
     ("sharding-which_layout", "m", "L"): "the log says of each event in which layer it was",
 }

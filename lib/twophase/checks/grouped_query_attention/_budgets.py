@@ -83,6 +83,39 @@ def _used(K: int, **changes: Any) -> int:
     return round(weights(b, K) + caches(b, K))
 
 
+def _widths() -> list[tuple[str, Budget, list[Option]]]:
+    """K = 4 fits, with a little room, at each width of a number: with nearly all of it weights, and
+    with nearly all of it caches. Whoever takes one of the two at 2 bytes decides otherwise."""
+    options = _options((4, [1.0]), (1, [2.0]))
+    made = []
+    for width in (1, 4):
+        one = {"L": 1, "D": 1, "N": 4, "H": 1, "batch": 1, "bytes_per_value": width}
+        parts = {
+            "weights": {**one, "other_params": 10**6, "n_tokens": 1},
+            "caches": {**one, "other_params": 0, "n_tokens": 10**6},
+        }
+        for part, sizes in parts.items():
+            for short in (0, 1):
+                name = f"hardly anything but {part}, of {width} bytes a number"
+                b = _budget(**sizes, memory_bytes=_used(4, **sizes) - short, bytes_per_s=1e9)
+                made.append((f"{name}{', a byte less' * short}", b, options))
+    return made
+
+
+def _large_weights() -> list[tuple[str, Budget, list[Option]]]:
+    """A byte is a part of 2 · 10¹² there: no tolerance is as small."""
+    sizes = {"L": 1, "D": 1, "N": 4, "H": 1, "batch": 1, "n_tokens": 1, "other_params": 10**12}
+    full = _used(4, **sizes)
+    options = _options((4, [1.0]), (1, [2.0]))
+    return [
+        (name, _budget(**sizes, memory_bytes=room, bytes_per_s=1e12), options)
+        for name, room in (
+            ("10¹² parameters fill the memory at K = 4", full),
+            ("10¹² parameters, a byte less of memory", full - 1),
+        )
+    ]
+
+
 def edges_of_choices() -> list[Case]:
     """The cases that no seed changes."""
     tight = {K: _used(K) for K in (8, 4, 2, 1)}
@@ -159,6 +192,8 @@ def edges_of_choices() -> list[Case]:
         ("a single option", _budget(), _options((8, [1.5]))),
         ("options from the smallest K on", _budget(), ALIKE[::-1]),
         ("twelve heads", _budget(N=12), _options((12, [1.5]), (6, [1.53125]), (3, [1.625]))),
+        *_widths(),
+        *_large_weights(),
     ]
     for name, value in (
         ("L", 3),

@@ -110,6 +110,8 @@ def cases(rng: random.Random) -> list[Case]:
     tiny = (7, 2, 3, 6, 2)
     llama = (13_015_864_320 - 40 * 4 * 5120**2, 40, 5120, 40, 128)
     wide = (10**6, edges.past(256), edges.past(2048), 3 * edges.past(64), edges.past(512))
+    odd = (7, 1, 3, 7 * 11 * 13, 2)
+    single = (0, 1000, 1, 1, 1000)  # a sequence of 2²⁰ tokens: 8 · 10¹² bytes, at 4 a number
 
     def case(
         name: str,
@@ -154,6 +156,14 @@ def cases(rng: random.Random) -> list[Case]:
             (10**9, 1, 5120, 40, 128),
             419_000,
             2,
+        ),
+        case("1,001 heads, in groups of 7, 11 and 13", _full(odd, 77, 2, 5, 1), odd, 5, 1),
+        case(
+            "a byte short of a single large sequence",
+            _full(single, 1, 1, 2**20, 4) - 1,
+            single,
+            2**20,
+            4,
         ),
         case("a petabyte", PETABYTE, (10**9, 1, 5120, 40, 128), 419_000, 2),
         *fresh,

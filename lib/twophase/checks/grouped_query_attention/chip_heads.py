@@ -18,6 +18,17 @@ wrong = Misconceptions()
 
 Input = tuple[int, int, int, int]  # rank, n_chips, N, K
 
+# a first KV head that comes out one too low, or too high, where a quotient is rounded on the way
+ROUNDED: tuple[Input, ...] = (
+    (3, 11, 55, 55),
+    (5, 6, 18, 18),
+    (7, 10, 90, 90),
+    (49, 98, 98, 2),
+    (100, 101, 101, 1),
+)
+UNORDERED: Input = (2, 4, 12, 12)  # a set of these KV heads, 6 to 8, does not come in rising order
+LARGEST: Input = (511, 512, 1024, 2)  # as many query heads as the task names, two on a chip
+
 
 def expose() -> list[Input]:
     """The right answer (one of many)."""
@@ -156,13 +167,15 @@ def observe(answer: Answer, case: Case) -> Any:
 
 def cases(rng: random.Random) -> list[Case]:
     """The exposing inputs; every chip of several layouts (fewer chips than KV heads, as many, more;
-    MHA, MQA; no power of two); the first and the last of very many; then fresh ones."""
+    MHA, MQA; no power of two); the first and the last of very many; where quotients are rounded;
+    then fresh ones."""
     layouts = [(1, 4, 2), (2, 8, 4), (4, 8, 4), (8, 8, 4), (4, 12, 2), (6, 12, 3), (3, 6, 6)]
     layouts += [(4, 4, 1), (8, 8, 8), (2, 12, 4)]  # (2, 8, 4), but for N
     big = 3 * edges.past(256)
     chips = [(rank, n, N, K) for n, N, K in layouts for rank in range(n)]
     chips += [(rank, big, big, big // 3) for rank in (0, 1, 3, big - 1)]
     chips += [(rank, 3, big, 3) for rank in edges.places(3)]
+    chips += [*ROUNDED, UNORDERED, LARGEST]
     fresh = []
     for _ in range(6):
         K, copies = rng.randrange(2, 9), rng.randrange(2, 5)

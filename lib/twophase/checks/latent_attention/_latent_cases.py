@@ -40,6 +40,7 @@ def _run(cache: Handle, S_max: int, blocks: list[Tensor]) -> Iterator[tuple[str,
 
 
 MANY = LONG = edges.past(2048)
+FAR = edges.past(8192)  # with keys 2 wide: their one angle, p itself, is exact in float32
 SCRIPTS: tuple[tuple[str, Sizes, list[int]], ...] = (
     ("one token", (1, 3, 4, 2, 100.0), [1]),
     ("room for 5 tokens: append 2, 1, 2 (now full)", (1, 5, 6, 4, 10_000.0), [2, 1, 2]),
@@ -62,6 +63,7 @@ SCRIPTS: tuple[tuple[str, Sizes, list[int]], ...] = (
     ),
     (f"a key {2 * edges.past(1024)} wide", (1, 4, 2, 2 * edges.past(1024), 10_000.0), [1, 2]),
     (f"a latent {LONG} wide", (1, 4, LONG, 2, 10_000.0), [1, 2]),
+    (f"room for {FAR}: a block of {FAR - 1}, then 1", (1, FAR, 1, 2, 10_000.0), [FAR - 1, 1]),
 )
 
 

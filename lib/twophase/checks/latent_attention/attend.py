@@ -164,6 +164,17 @@ def _case(rng: random.Random, *sizes: int, scale: float, public: bool = True) ->
     return Case(name, given, public=public)
 
 
+def _scaled(scale: float) -> Case:
+    """Scores of 1 and 2.5, whatever the scale: it is a power of two, and the queries are 1/scale.
+    Two latents, 0 and 1."""
+    query = torch.ones(1, 1, 1, 2) / scale  # [B, T, N, R], and as wide for the rotated part
+    latent = torch.tensor([[[0.0, 0.0], [0.0, 1.0]]])  # [B, S, R]
+    k_rope = torch.tensor([[[1.0, 0.0], [0.5, 1.0]]])
+    return Case(
+        f"scores of 1 and 2.5, scale={scale:g}", (query, query.clone(), latent, k_rope, scale)
+    )
+
+
 def _scored(rng: random.Random, name: str, scores: list[list[float]]) -> Case:
     """One sequence, one head; half of each score [T, S] comes from either part, times 2, over 4."""
     wanted = torch.tensor([scores])  # [1, T, S]
@@ -194,8 +205,8 @@ def _but_for_one(rng: random.Random) -> list[Case]:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """One query over a cache, a prompt, a block after a cache; one head and many; extreme scores;
-    more of each size than any constant."""
+    """One query over a cache, a prompt, a block after a cache; one head and many; extreme scores
+    and scales; more of each size than any constant."""
     return [
         _case(rng, 1, 1, 1, 1, 2, 2, scale=1.0),
         _case(rng, 1, 1, 4, 2, 3, 2, scale=0.5),
@@ -214,6 +225,8 @@ def cases(rng: random.Random) -> list[Case]:
             [[-900.0, -899.5, 900.0], [898.0, 897.0, 900.0]],
         ),
         _hardly_hidden(rng),
+        _scaled(4.0),
+        _scaled(2.0**-13),
         _case(rng, 1, 1, 33, 16, 512, 64, scale=192**-0.5),
         _case(rng, edges.past(64), 1, 3, 2, 2, 2, scale=0.5),
         _case(rng, 1, 2, 3, edges.past(128), 2, 2, scale=0.5),
@@ -252,7 +265,7 @@ EXERCISE = Exercise(
             ' softmax over S; torch.einsum("bnts,bsr->btnr", weights, latent).'
         ),
     ),
-    ranges={"scale": (0.01, 1.0)},
+    ranges={"scale": (2.0**-13, 4.0)},
     recall=(
         "In absorbed attention, what are the key and the value of a cached token?",
         "The key is [latent, rotated key], the value the latent; all N heads share both.",

@@ -163,6 +163,27 @@ def cases(rng: random.Random) -> list[Case]:
             "more than 32 bits hold",
             _heads(many, 2 * many**2, many, num_key_value_heads=many, head_dim=many),
         ),
+        # none of these other keys says whether a model keeps latents
+        (
+            "latents beside a head_dim",
+            {**_latent(61, 7168, 128, 512, 64, 128, 128, 128), "head_dim": 64},
+        ),
+        (
+            "latents, no q_lora_rank",
+            {**_latent(27, 2048, 16, 512, 64, 128, 128, 16), "q_lora_rank": None},
+        ),
+        (
+            "latents, a q_lora_rank as well",
+            {
+                **_latent(62, 2560, 40, 256, 32, 64, 64, 40),
+                "q_lora_rank": 768,
+                "model_type": "minicpm3",
+            },
+        ),
+        (
+            "heads, a model_type of DeepSeek",
+            _heads(28, 2048, 16, num_key_value_heads=16, model_type="deepseek"),
+        ),
     ]
     fresh = []
     for i in range(4):
@@ -186,7 +207,7 @@ def cases(rng: random.Random) -> list[Case]:
         "head_dim unlike hidden_size / heads": {"head_dim": 12},
         configs[0][0]: {"kv_lora_rank": 11, "qk_rope_head_dim": 6},
     }
-    widths = [2, 2, 1, 4, 2, 0.5, 2, 2, 4, 1, 2, 0.5, 4, 2, 1, 2]
+    widths = [2, 2, 1, 4, 2, 0.5, 2, 2, 4, 1, 2, 0.5, 4, 2, 1, 2, 2, 2, 2, 2]
     return [
         *(Case(f"{n}, {b} bytes", (c, b)) for (n, c), b in zip(configs, widths, strict=True)),
         # whoever keeps results by some of the entries is wrong here

@@ -8,7 +8,7 @@ import torch
 
 from twophase.checks.compare import Tolerance
 from twophase.checks.exercise import Exercise
-from twophase.checks.latent_attention._latent_cases import LONG, cases, observe
+from twophase.checks.latent_attention._latent_cases import FAR, cases, observe
 from twophase.checks.misconceptions import Misconceptions, replaced
 
 wrong = Misconceptions()
@@ -260,7 +260,7 @@ EXERCISE = Exercise(
             " (a, b) → (a·cos − b·sin, b·cos + a·sin). Then move the pointer."
         ),
     ),
-    ranges={"append.down.shape[1]": (1, LONG - 2), "S_max": (1, LONG)},
+    ranges={"append.down.shape[1]": (1, FAR - 1), "S_max": (1, FAR)},
     recall=(
         "Which part of what MLA caches is turned by RoPE, and when?",
         (

@@ -14,7 +14,7 @@ from twophase.checks.local_attention._prefill_rings import FAULTS, Right
 
 Input = dict[str, Any]
 MOST_WINDOW, MOST_BLOCK, MOST_BLOCKS, MOST_INPUTS = 16, 40, 20, 10
-LONGEST = 2_000  # tokens of a block, as the task says
+WIDEST, LONGEST = 200, 2_000  # a ring's window, and tokens of a block, as the task says
 
 
 def problem(inputs: Any) -> str:
@@ -97,6 +97,7 @@ SCRIPTS: tuple[tuple[int, list[int]], ...] = (  # window, lengths of the blocks
     (7, [6, 2, 7, 8, 1]),
     (edges.past(64), [edges.past(64) - 1, 3, edges.past(64)]),
     (5, [LONGEST, 1, 2]),
+    (WIDEST, [WIDEST + 100, 1]),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from twophase.checks.compare import EXACT
 from twophase.checks.exercise import Exercise
 from twophase.checks.local_attention import _prefill_rings as rings
-from twophase.checks.local_attention._prefill_cases import LONGEST, Input, cases, observe
+from twophase.checks.local_attention._prefill_cases import LONGEST, WIDEST, Input, cases, observe
 from twophase.checks.misconceptions import Misconceptions
 
 wrong = Misconceptions()
@@ -155,7 +155,7 @@ EXERCISE = Exercise(
             " in the order of the text) before the block, and cut each token's window out of that."
         ),
     ),
-    ranges={"Ring.window": (1, 67), "len(feed.tokens)": (1, LONGEST)},
+    ranges={"Ring.window": (1, WIDEST), "len(feed.tokens)": (1, LONGEST)},
     recall=(
         "A ring is right in every decode step. When does it lose keys all the same?",
         (

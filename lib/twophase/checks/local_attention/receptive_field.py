@@ -160,6 +160,8 @@ def cases(rng: random.Random) -> list[Case]:
         case("Mistral-7B, 32 layers of 4,096", [4096] * 32, 131_072),
         case("Mistral-7B, 32 layers of 4,096", [4096] * 32, 10**6),
         case("Gemma 3, five local layers and a global one", [1024] * 5 + [None], 131_072),
+        # 1 + the sum of the reaches: float32 holds that, but not the sum
+        case("one layer of window 16,777,218", [2**24 + 2], 10**9),
         case("200 layers", many, 10**9, public=False),
         case("200 layers, the 151st global", [*many[:150], None, *many[:49]], 10**9, public=False),
         case("200 layers, the last of a huge window", wide, 10**9, public=False),
