@@ -227,7 +227,10 @@ def test_no_seed_lets_a_column_be_moved_in_float32(seed: int) -> None:
     [
         (1.0, "'absmax' should be a list of 2, and is 1"),
         ((2.5, None), r"'absmax'\[1\] should be a list of 4, and is None"),
-        ((2.5, [1.0, 0.0, 0.0, 1.0]), r"'absmax'\[1\]\[0\] .*the float 1\.0, which is no int"),
+        (
+            (2.5, [1.0, 0.0, 0.0, 1.0]),
+            r"'absmax'\[1\]\[0\] .*a whole number, an int, and is the float 1\.0",
+        ),
     ],
 )
 def test_grids_of_another_shape_are_told_what_they_should_be(absmax: Any, says: str) -> None:

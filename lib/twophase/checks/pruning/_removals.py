@@ -102,6 +102,9 @@ EDGES: dict[str, Model] = {
         [0.1, 0.5, 0.3], [120_000_006, 100_000_001, 90_000_002], 190_000_002
     ),
     "a loss beyond 1e20": model([5e20, 1e20, 3e20], [10, 10, 10], 20, base=2e20),
+    # whoever takes a later set only if it is 5 % better keeps the first
+    "the second is better by 5.2 %": model([-7.948, -8.0], [10, 10], 10, [((0, 1), 12.0)], 9.0),
+    "the first is better by 5.2 %": model([-8.0, -7.948], [10, 10], 10, [((0, 1), 12.0)], 9.0),
     "ten units, one must go": model([0.3] * 7 + [0.1, 0.2, 0.4], [10] * 10, 90),
     "ten units, the seventh and the last must go": model(
         [0.3] * 6 + [0.1, 0.3, 0.3, 0.1], [10] * 10, 80

@@ -183,6 +183,17 @@ def cases(rng: random.Random) -> list[Case]:
         ("the same, and half the width", OLD, {"kv_heads": 6, "width": 384}),
         ("heads wider than their share", WIDE, {"width": 2048}),
         ("the same, fewer heads", WIDE, {"kv_heads": 5}),
+        # 15 / 22 * 22 and 90 * (7 / 10), as floats, are a little less than 15 and 63
+        (
+            "15 of 22 heads",
+            {**OLD, "hidden_size": 704, "num_attention_heads": 22},
+            {"kv_heads": 15},
+        ),
+        (
+            "7 of 10 KV heads, nine readers each",
+            {**WIDE, "num_attention_heads": 90, "num_key_value_heads": 10},
+            {"kv_heads": 7},
+        ),
         ("types of layers", MIXED, {"layers": [0, 2, 5]}),
         # of the same length: whoever keeps results by that is wrong here
         ("types, three other layers", MIXED, {"layers": [0, 1, 3]}),

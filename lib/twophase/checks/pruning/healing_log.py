@@ -150,6 +150,7 @@ EDGES: dict[str, tuple[float, Log]] = {
     "healed": (2.0, _log(_toward(3.5, 2.0, 40))),
     "the same log, but the whole model was better": (1.5, _log(_toward(3.5, 2.0, 40))),
     "healed, and still falling": (3.0, _log(_toward(6.0, 1.5, 20, 0.9))),
+    "healed, and more than 1 % above its best": (2.0, _log([3.0, 1.95, 2.0], [3.0, 2.0, 1.9])),
     "stuck above": (2.0, _log(FLAT)),
     "unfinished": (1.0, _log(_toward(5.0, 1.0, 12, 0.9))),
     "broken": (2.0, _log(_toward(8.75, 2.0, 40))),

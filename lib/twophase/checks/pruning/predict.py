@@ -142,6 +142,9 @@ def cases(rng: random.Random) -> list[Case]:
             (f"the same {but}", sizes, *narrower[1:])
             for but, sizes in one_changed(ODD, L=6, F=78, N=15, K=4, H=8, V=301)
         ),
+        # 15 / 22 * 22 and 90 * (7 / 10), as floats, are a little less than 15 and 63
+        ("15 of 22 heads", {**ODD, "N": 22, "K": 22}, {"K": 15}, 3, 11, 2, 1e9),
+        ("7 of 10 KV heads, nine readers each", {**ODD, "N": 90, "K": 10}, {"K": 7}, 3, 11, 2, 1e9),
         ("channels like no others", ODD, {"F": 1}, 3, 11, 2, 1e9),
         ("a long text", ODD, {"K": 1}, 1, past(2048), 2, 1e9),
         ("many sequences", ODD, {"K": 1}, past(2048), 5, 2, 1e9),

@@ -204,6 +204,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("two layers, the second turns it back", ([two, two.flip(0), two.clone()],)),
         Case("short rows", ([one / 50, one.flip(1) / 50],)),
         Case("rows of 0.001 and 0.002", ([two / 1000, (two + two.flip(1)) / 1000],)),
+        # the product of both squared lengths is beyond float32, that of the lengths is not
+        Case("rows of 1e10", ([1e10 * torch.ones(1, 4), 1e10 * torch.tensor([[1.0, 1, -1, 1]])],)),
         Case("no layer", ([one],)),
         _case(fixed, "three layers, four tokens", 3, 4, 5),
         _case(fixed, "layers that add much", 3, 4, 8, step=3.0),

@@ -135,6 +135,10 @@ def edges_of_formats() -> dict[str, Problem]:
         "a byte too little": (MODEL, {**CHIP, "memory_bytes": just - 1}, 2, four),
         "odd bytes, one too little": (odd, {**CHIP, "memory_bytes": room - 1}, 2, four),
         "one sequence, a byte too little": (MODEL, {**CHIP, "memory_bytes": one - 1}, 1, four),
+        "half a byte more than there is": (
+            {**MODEL, "n_params": 1001, "other_bytes": 0, "cache_bytes": 0},
+            {**CHIP, "memory_bytes": 563}, 1, [{**FORMATS[4], "bits_per_weight": 4.504}],
+        ),
         "loss just as allowed": ({**MODEL, "most_loss": 0.02}, CHIP, 1, FORMATS),
         "loss a little above": ({**MODEL, "most_loss": 0.0199}, CHIP, 1, FORMATS),
         "loss a hundred-millionth above": (
@@ -169,6 +173,17 @@ def edges_of_formats() -> dict[str, Problem]:
         "caches that leave room for 4 bits": (MODEL, CHIP, 70, FORMATS),
         "caches that leave no room": (MODEL, CHIP, 200, FORMATS),
     }  # fmt: skip
+
+
+def slower_by_a_twentieth() -> dict[str, Problem]:
+    """A format that is 5.2 % slower than another, before it and behind it: by bits, as nothing but
+    weights is read. Whoever takes a later one only if it is 5 % quicker keeps the first."""
+    only = {**MODEL, "other_bytes": 0, "cache_bytes": 0.0}
+    two = [{**FORMATS[4], "name": f"{bits} bits", "bits_per_weight": bits} for bits in (4.208, 4.0)]
+    return {
+        "the second is quicker by 5.2 %": (only, LARGE, 1, two),
+        "the first is quicker by 5.2 %": (only, LARGE, 1, two[::-1]),
+    }
 
 
 def fresh(rng: random.Random) -> Problem:

@@ -153,6 +153,12 @@ def cases(rng: random.Random) -> list[Case]:
         1e-7 * torch.tensor([[1.0, -3.0, 2.2], [2.0, 1.1, -4.0]]).double(),
         1e4 * torch.tensor([[1.0, 0.4, -0.7], [0.2, -2.0, 1.5]]).double(),
     )
+    # mean sizes of 0.001 and of 0.000001: no clamp is asked for
+    quiet = (
+        torch.tensor([[300.0, 1.0], [-100.0, 2.3]]).double(),
+        torch.tensor([[0.001, 1.0], [0.002, -2.0], [0.001, 0.5]]).double(),
+    )
+    quieter = 3000 * quiet[0] * torch.tensor([1.0, 1 / 3000]), quiet[1] * torch.tensor([0.001, 1.0])
     few = [0.0, 0.25, 0.5, 0.75]
     more = [i / 10 for i in range(10)]
     return [
@@ -165,6 +171,8 @@ def cases(rng: random.Random) -> list[Case]:
         case("ten alphas", 4, 12, 8, 3, more),
         case("from large to small", 3, 9, 6, 4, few[::-1]),
         Case("tiny weights, large inputs: [2, 3], 2 inputs, 4 bits", (*tiny, [0.0], 4)),
+        Case("an input of a thousandth: [2, 2], 3 inputs, 4 bits", (*quiet, [0.0, 0.5, 1.0], 4)),
+        Case("an input of a millionth: [2, 2], 3 inputs, 4 bits", (*quieter, [0.0, 0.5, 1.0], 4)),
         case("one row", 1, 6, 4, 3, few),
         case("one input vector", 3, 6, 1, 3, few),
         case("many rows", edges.past(256), 3, 2, 3, [0.0, 0.5]),

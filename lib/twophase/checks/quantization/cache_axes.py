@@ -153,6 +153,7 @@ def cases(rng: random.Random) -> list[Case]:
     tiny = torch.tensor([[1.0, -2.1, 4.0, 0.3]] * 4) * torch.tensor(
         [[1e-11], [-2e-11], [5e-11], [3e-12]]
     )
+    tinier = torch.tensor([[1e-12, 3.3e-13, 0.0, 7.1e-13]])
     ways = ("channel", "token")
     return [
         *by_hand(),
@@ -163,6 +164,8 @@ def cases(rng: random.Random) -> list[Case]:
         *(case(6, 6, 4, axis, 3, shift=5.0) for axis in ways),
         *(Case(f"zeros, a step per {axis}", (zeros, 4, axis, 2)) for axis in ways),
         *(Case(f"tiny numbers, a step per {axis}", (tiny, 4, axis, 4)) for axis in ways),
+        Case("numbers of 1e-12, a step per token", (tinier, 2, "token", 4)),
+        Case("numbers of 1e-12, a step per channel", (tinier.T.contiguous(), 2, "channel", 4)),
         *(case(4, 4, bits, axis, 4) for bits in range(2, 9) for axis in ways),
         *(case(1, 5, 4, axis, 1) for axis in ways),
         *(case(5, 1, 4, axis, 2) for axis in ways),

@@ -154,10 +154,11 @@ def observe(answer: Answer, case: Case) -> dict[str, str]:
 
 def cases(rng: random.Random) -> list[Case]:
     """The worked model at several batches; each condition just met and just not; a fixed few of any
-    kind; fresh ones. No format is near the 5 %."""
+    kind; fresh ones. Only two fixed cases are near the 5 %."""
     fixed = random.Random(15)
     made = {**f.edges_of_formats(), **{f"any kind, {i + 1}": f.fresh(fixed) for i in range(24)}}
-    assert all(map(f.clear, made.values())), "no format is near 5 %"
+    assert all(map(f.clear, made.values())), "no other is near 5 %"
+    made |= f.slower_by_a_twentieth()
     hidden = [Case(f"fresh {i + 1}", f.fresh(rng), public=False) for i in range(6)]
     return [*(Case(name, problem) for name, problem in made.items()), *hidden]
 

@@ -82,6 +82,7 @@ def cases(rng: random.Random) -> list[Case]:
         case(-0.5, 60.0, 8),
         case(-edges.past(2048) * 1.0, edges.past(4096) * 1.0, 5),
         case(1e-9, 3e-9, 6),
+        case(-1e-10, 2e-10, 4),
         case(rng.uniform(-9, -5), rng.uniform(1, 4), 4, public=False),
         case(rng.uniform(1, 4), rng.uniform(5, 9), 3, public=False),
     ]

@@ -143,12 +143,18 @@ def cases(rng: random.Random) -> list[Case]:
     ones = torch.tensor([1.0, 0.0], dtype=torch.float64)
     alike = torch.tensor([[1.0, 1 - 1e-6, 0.5], [1 - 1e-6, 1.0, 0.5], [0.5, 0.5, 1.0]]).double()
     alike = torch.linalg.inv(alike)
+    loud = torch.linalg.inv(torch.tensor([[3e8, 1e8], [1e8, 2e8]], dtype=torch.float64))
+    pair = torch.linalg.inv(torch.tensor([[2.0, 1.0], [1.0, 2.0]], dtype=torch.float64))
+    row, far = (torch.tensor([r], dtype=torch.float64) for r in ([1.3, 2.0], [7.3, -1.6499]))
     return [
         Case("by hand", (w, hand, ones)),
         Case("by hand, other weights", (w.flip(1), hand, ones)),
         Case("by hand, rounded to other numbers", (w, hand, 1 - ones)),
         Case("independent inputs", (w, alone, ones)),
         Case("two inputs all but alike", (w, alike, ones)),
+        Case("loud inputs: an inverse of billionths", (row, loud, ones[:1])),
+        # float32 has 1.65 but for a fifty-millionth: much beside 0.0001
+        Case("little is left after the move", (far, pair, 4 * ones[:1])),
         Case("nothing to make up for", (w, hand, w[:, 0].clone())),
         case(2, 1, 5),
         case(1, 4, 9),

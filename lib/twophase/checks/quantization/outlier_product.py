@@ -182,6 +182,7 @@ def cases(rng: random.Random) -> list[Case]:
     lower = case("a threshold of 2", 3, 6, 2, {(1, 2): 2.5})
     zeros = torch.tensor([[0.0, 0.0, 0.0], [1.0, -0.3, 0.2]])
     tiny = torch.tensor([[1e-6, -3e-7, 2e-7], [1.0, -0.3, 0.2]])
+    tinier = torch.tensor([[1e-9, 3e-10, -2e-10]])
     loud = torch.tensor([[6000.0, 1500.0, -300.0], [200.0, 40.0, -10.0]])
     every = torch.tensor([[7.0, -8.0], [9.0, 6.5]])
     plain = torch.tensor([[3, -5, 127], [-127, 1, 2]], dtype=torch.int8)
@@ -199,6 +200,7 @@ def cases(rng: random.Random) -> list[Case]:
         case("one output", 3, 4, 1, {(2, 2): 12.0}),
         Case("a token of zeros", (zeros, plain, rows, 6.0)),
         Case("a token of tiny numbers", (tiny, plain, 1e5 * rows, 6.0)),
+        Case("a token of numbers of 1e-9", (tinier, plain, 1e9 * rows, 6.0)),
         *just_below(plain, rows),
         Case("all inputs are outliers", (every, plain[:, :2], rows, 6.0)),
         Case("a threshold of 2", (lower.args[0].clamp(-2.5, 2.5), *lower.args[1:3], 2.0)),

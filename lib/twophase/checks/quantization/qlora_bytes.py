@@ -126,6 +126,8 @@ def cases(rng: random.Random) -> list[Case]:
         case("256 blocks", [[128, 128]], 4),
         case("256 blocks and one more", [[128, 128], [113, 145]], 4),
         case("512 blocks less one row", [[255, 128]], 4),
+        case("a rank above the outputs", [[4, 100]], 8),
+        case("a rank above the inputs", [[100, 4]], 8),
         case("rows of 65", [[10, 65]], 3),
         case("no matrices", [], 8),
         case("four of Llama 3 8B's", llama, 16),

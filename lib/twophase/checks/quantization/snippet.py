@@ -220,6 +220,8 @@ def cases(rng: random.Random) -> list[Case]:
 
     equal = torch.tensor([[0.0, 0.0, 1.0, 2.0], [-3.0, -3.0, 2.5, 2.5]])
     hand = torch.tensor([[10.0, 10.4, 10.76, 11.0]])
+    narrow = torch.tensor([[100.0, 100.0001, 100.0002, 100.0004, 100.001]])
+    all_but_equal = torch.tensor([[1000.0, 1000.005, 1000.002]])
     return [
         case("by hand", hand, 4, 4),
         # but for one argument the same: whoever keeps results by the others is wrong here
@@ -235,6 +237,9 @@ def cases(rng: random.Random) -> list[Case]:
         *by_name(),
         case("groups of equal numbers", equal, 2, 4),
         case("tiny numbers", torch.tensor([[1e-8, -2.1e-8, 4e-8, 3e-9]]), 4, 4),
+        case("tinier numbers", torch.tensor([[0.0, 3e-9, 1e-9, 2e-9]]), 4, 4),
+        case("all but equal numbers", all_but_equal, 4, 4),
+        case("far from zero, a thousandth wide", narrow, 8, 8),
         fresh(edges.past(256), 2, 2, 2),
         fresh(2, edges.past(256), 128, 4),
         fresh(1, edges.past(2048) + 7, edges.past(2048), 2),
