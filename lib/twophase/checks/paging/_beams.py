@@ -84,5 +84,6 @@ FIXED: dict[str, tuple[Tables, list[int], list[int]]] = {  # tables, parents, wh
     "four beams become one": ([[0, 1], [0, 2], [0, 3], [0, 4, 5]], [3], []),
     "empty tables": ([[], []], [0, 0], [1]),
     "one empty table": ([[], [1]], [0, 0], []),
+    "no beams, others alone": ([], [], [1]),
     "no beam goes on": ([[0, 1], [0, 2]], [], [1]),
 }

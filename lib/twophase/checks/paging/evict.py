@@ -173,7 +173,11 @@ def cases(rng: random.Random) -> list[Case]:
         ),
         "block 0 behind an older one": (_blocks((1, None, 0, 1.0), (0, 1, 0, 5.0)), 1),
         "block 0 last": (_blocks((0, None, 0, 2.0), (1, None, 0, 1.0)), 2),
-        "times a little apart": (_blocks((1, None, 0, 2.0**-20), (2, None, 0, 0.0)), 1),
+        "times a little apart": (_blocks((1, None, 0, 2.0**-40), (2, None, 0, 0.0)), 1),
+        "a parent used at 0 s": (
+            _blocks((1, None, 0, 0.0), (2, 1, 0, 1.0), (3, None, 0, 5.0)),
+            2,
+        ),
         "before the clock's zero": (_blocks((1, None, 0, -1.0), (2, None, 0, -2.0)), 1),
         "large ids and times": (far, 1),
         f"a chain of {many}": (chain, many - 1),

@@ -83,7 +83,7 @@ _add(
 
 def cases(rng: random.Random) -> list[Case]:
     """Multiples of the block and their neighbors; both exactly as long; each argument changed;
-    fast and slow links."""
+    fast and slow links; short times, close together."""
     names = (
         "n_tokens",
         "block_size",
@@ -97,6 +97,8 @@ def cases(rng: random.Random) -> list[Case]:
     assert 2 * even["token_bytes"] * even["flops_per_s"] == (
         even["token_flops"] * even["link_bytes_per_s"]
     )
+    short = (1, 1, 50_000.0, 1e9, 1_000_005.0, 1e10)  # 100 microseconds
+    shorter = (1, 1, 50.0, 1e9, 1_000_005.0, 1e13)  # 100 nanoseconds
     changed = one_changed(
         seven,
         n_tokens=past(4096),
@@ -120,6 +122,10 @@ def cases(rng: random.Random) -> list[Case]:
         # twice a millionth: nearer than this the task promises that none comes
         ("a link faster by one in 524,288", {**even, "link_bytes_per_s": 2.0**35 + 2.0**16}),
         ("a link slower by one in 524,288", {**even, "link_bytes_per_s": 2.0**35 - 2.0**16}),
+        # five millionths apart, and less than a nanosecond, or a picosecond: a slack that is no
+        # share of the times themselves calls them equal
+        ("a short while, swapped in a little less", dict(zip(names, short, strict=True))),
+        ("a very short while, swapped in a little less", dict(zip(names, shorter, strict=True))),
         ("a million tokens", {**seven, "n_tokens": 1_000_000}),
         *changed,
     ]

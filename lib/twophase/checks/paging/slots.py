@@ -97,7 +97,8 @@ def _drawn(rng: random.Random) -> tuple[list[int], list[int], int, int, int]:
 
 def cases(rng: random.Random) -> list[Case]:
     """One token and many; ends on a block's first, last and next place; no table, no new token,
-    reserved blocks; sizes that are no power of two; blocks and positions past every constant."""
+    reserved blocks, both together; sizes that are no power of two; blocks and positions past
+    every constant."""
     many, far = past(2048), past(4096)
     fixed = {
         "one token into a block with room": ([7, 2], [5, 9], 5, 1, 4),
@@ -111,6 +112,9 @@ def cases(rng: random.Random) -> list[Case]:
         "no new token": ([7, 2], [5], 6, 0, 4),
         "no new token, the block is full": ([7, 2], [5], 8, 0, 4),
         "nothing at all": ([], [5], 0, 0, 4),
+        # whoever returns early where nothing is new may forget the blocks that are kept
+        "no new token, blocks reserved": ([5, 6, 7], [9], 4, 0, 4),
+        "no token at all, a block reserved": ([5], [9], 0, 0, 4),
         "nothing unused, and room": ([4, 1], [], 5, 3, 4),
         "over three blocks": ([4, 1], [8, 3, 0, 2], 7, 10, 4),
         "the same, blocks of five": ([4, 1], [8, 3, 0, 2], 7, 10, 5),

@@ -192,8 +192,8 @@ def observe(answer: Answer, case: Case) -> dict[str, Any]:
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """The two inputs, then the repaired function: beams dropped, doubled, swapped, more and fewer;
-    others that read along; 257 beams, and tables of 257 blocks."""
+    """The two inputs, then the repaired function: beams dropped, doubled, swapped, more, fewer
+    and none; others that read along; 257 beams, and tables of 257 blocks."""
     many = past(256)
     wide = [[0, i + 1] for i in range(many)]
     deep = [[*range(many)], [*range(many - 1), many]]

@@ -120,6 +120,7 @@ def cases(rng: random.Random) -> list[Case]:
         "the same, but the second one ends with ten": ([3, 9, 1], [9, 10, 2], 16, 4),
         "two equal ones": ([5, 5], [7, 7], 8, 4),
         "blocks of one token": ([3, 9], [10, 12], 16, 1),
+        "blocks of two, ended": ([3], [3], 8, 2),
         "blocks of five": ([3, 9, 10], [10, 12, 10], 16, 5),
         "a block larger than any": ([3, 9], [10, 12], 16, 64),
         "a block as large as any": ([3, 9], [10, 12], 16, 16),
