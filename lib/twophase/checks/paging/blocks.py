@@ -178,10 +178,6 @@ def cases(rng: random.Random) -> list[Case]:
     one_by_one = [("allocate", "a", 1), *[("append", "a")] * many]
     forks: list[Op] = [("allocate", "a", 3), *(("fork", "a", f"f{i}") for i in range(12))]
     forks += [op for i in range(12) for op in (("append", f"f{i}"), ("free", f"f{i}"))]
-    # a count that stops at 16 or 64 gives the block back while two still read it
-    crowd: list[Op] = [("allocate", "a", 3), *(("fork", "a", f"f{i}") for i in range(70))]
-    crowd += [("append", "a"), *(("free", f"f{i}") for i in range(69))]
-    crowd += [("append", "a"), ("append", "f69")]
     fresh = [(9 + 3 * i, rng.choice((2, 3, 4)), drawn(rng, 24)) for i in range(4)]
     return [
         *(Case(name, (n, size, script(text))) for name, n, size, text in SCRIPTS),
@@ -190,7 +186,6 @@ def cases(rng: random.Random) -> list[Case]:
         Case(f"{past(2048)} tokens in blocks of {many}", (18, many, deep)),
         Case("one token after the other", (many, 2, one_by_one)),
         Case("twelve forks", (14, 2, forks)),
-        Case("seventy forks, and one is left", (9, 2, crowd)),
         *(Case(f"fresh {i + 1}", args, public=i < 2) for i, args in enumerate(fresh)),
     ]
 
