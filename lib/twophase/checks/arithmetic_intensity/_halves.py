@@ -74,6 +74,23 @@ def _one_changed() -> list[Case]:
     return made
 
 
+def _nothing_in_a_part() -> list[Case]:
+    """A part in which no query saw any key: one query, then three, and each part in turn."""
+    made = []
+    for queries, lse in (("one query", [0.5]), ("three queries", [0.5, -3.0, 200.0])):
+        none = [NEG_INF] * len(lse)
+        first, second = _pairs(*zip(none, lse, strict=True)), _pairs(*zip(lse, none, strict=True))
+        made += [
+            Case(f"repaired: {queries}, the first part empty for all", first),
+            Case(f"repaired: {queries}, the second part empty for all", second),
+            Case(
+                f"repaired: {queries}, both parts empty for all",
+                _pairs(*zip(none, none, strict=True)),
+            ),
+        ]
+    return made
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Two parts, three, with large and small log-sum-exps, equal ones and distant ones, with rows
     that saw no key; then the faults that must be exposed."""
@@ -92,6 +109,7 @@ def cases(rng: random.Random) -> list[Case]:
             "repaired: a query that saw no key in the second part",
             _parts(rng, 3, 2, [2, 3], empty={1: 2}),
         ),
+        *_nothing_in_a_part(),
         Case(
             "repaired: a query that saw no key in either",
             _parts(rng, 3, 2, [2, 3], empty={0: 1, 1: 1}),

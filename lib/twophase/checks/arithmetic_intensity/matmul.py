@@ -121,6 +121,9 @@ def cases(rng: random.Random) -> list[Case]:
         Case("[9, 5] @ [5, 4], weights of 2 bits, activations of 4 bytes", (9, 5, 4, 0.25, 4)),
         Case("[5, 6] @ [6, 7], weights of 8 bytes, activations of 1", (5, 6, 7, 8, 1)),
         Case("[1, 16384] @ [16384, 16384] in bf16: few rows", (1, 16384, 16384, 2, 2)),
+        # more numbers in all three matrices than 32 bits count, then in the weights alone
+        Case("[65536, 65536] @ [65536, 65536] in bf16", (65536, 65536, 65536, 2, 2)),
+        Case("[4096, 65536] @ [65536, 65536] in bf16", (4096, 65536, 65536, 2, 2)),
         Case("[1000003, 2] @ [2, 3] in bf16: many rows", (1_000_003, 2, 3, 2, 2)),
         Case("[4, 4] @ [4, 4], weights of 1 byte, activations of 2", (4, 4, 4, 1, 2)),
         Case("[3, 8] @ [8, 2], 2 bytes each", (3, 8, 2, 2, 2)),
@@ -147,7 +150,7 @@ EXERCISE = Exercise(
         "Bytes: bytes_per_activation · B·D + bytes_per_param · D·F + bytes_per_activation · B·F.",
         "FLOPs: each of the B·F results is a sum of D products, 2·D FLOPs. Divide FLOPs by bytes.",
     ),
-    ranges={"B": (1, 1_000_003), "D": (1, 9000), "F": (1, 16_384), "bytes_per_param": (0.25, 8)},
+    ranges={"B": (1, 1_000_003), "D": (1, 65_536), "F": (1, 65_536), "bytes_per_param": (0.25, 8)},
     recall=(
         "In bf16 the intensity of [B, D] @ [D, F] is 1 / (1/B + 1/D + 1/F). What is it at least, "
         "what at most?",

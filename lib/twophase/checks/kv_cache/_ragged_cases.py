@@ -131,6 +131,14 @@ def _steps(rng: random.Random, sizes: Sizes, steps: list[list[int] | int]) -> li
     return [made(i, step) for i, step in enumerate(steps)]
 
 
+def _mostly_padding(rng: random.Random) -> tuple[Sizes, list[Step]]:
+    """Blocks eight times as long as the room, of which the real tokens just fill it."""
+    sizes = B, _, K, H = 2, 4, 1, 2
+    block = [B, 8 * 4, K, H]
+    news = [4, 2], [0, 1], [0, 1]
+    return sizes, [(normal(rng, *block), normal(rng, *block), n_new) for n_new in news]
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Prompts of different lengths, a sequence without a new token, an overflow in the first, a
     middle and the last one, slots used again; more sequences and places than any constant; the
@@ -142,6 +150,7 @@ def cases(rng: random.Random) -> list[Case]:
     ]
     return [
         *(Case(name, ((sizes, _steps(rng, sizes, steps)),)) for name, sizes, steps in SCRIPTS),
+        Case("room for 4: blocks of 32, all but 4 and 2 of it padding", (_mostly_padding(rng),)),
         Case(
             "three layers, each with a cache of its own",
             tuple((sizes, _steps(rng, sizes, steps)) for sizes, steps in layers),

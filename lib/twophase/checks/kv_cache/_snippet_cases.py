@@ -125,6 +125,11 @@ def _blocks(
     return [(rows, numbers(len(rows), T), numbers(len(rows), T)) for rows, T in blocks]
 
 
+def _small(rng: random.Random, *shape: int, dtype: str) -> Tensor:
+    """Numbers around 2·10⁻⁷: not nothing, in float16 either."""
+    return (1 + normal(rng, *shape, dtype=dtype).sigmoid()) * 2.0**-23
+
+
 def cases(rng: random.Random) -> list[Case]:
     """Runs of the repaired cache (every dtype; any of the rows full; more sequences, places and
     reads than any constant; three caches in turn), then the faults that `expose` must show."""
@@ -135,6 +140,14 @@ def cases(rng: random.Random) -> list[Case]:
         *(Case(f"repaired: {n}", ((sizes, _blocks(rng, sizes, b)),)) for n, sizes, b in RUNS),
         *(
             Case(f"repaired: {dtype}, room for 6", ((sizes, _blocks(rng, sizes, some, telling)),))
+            for dtype in TELLING
+            for sizes in [(2, 6, 1, 4, dtype)]
+        ),
+        *(
+            Case(
+                f"repaired: {dtype}, numbers below a millionth",
+                ((sizes, _blocks(rng, sizes, some, _small)),),
+            )
             for dtype in TELLING
             for sizes in [(2, 6, 1, 4, dtype)]
         ),

@@ -217,6 +217,7 @@ def cases(rng: random.Random) -> list[Case]:
             "a cache of 1,000 bytes per token on 80 GB",
             (80 * 10**9, 6_738_415_616, 2, 1, 1_000, 10**9, 20),
         ),
+        Case("a petabyte, a token of one byte: almost as many tokens", (10**15, 1, 1, 1, 1, 1, 0)),
         *exact,
         _cluster(),
         *fresh,

@@ -208,6 +208,7 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, 1, 1, 1, 1, 1, 3),
         _case(rng, 1, 1, 4, 1, 1, 2),
         *edges.crossed(one, other, "other q", "other k", "other v"),
+        _case(own, 2, 2, 5, 6, 3, 1),
         _case(rng, 1, 3, 3, 2, 2, 5),
         _case(rng, 2, 1, 6, 6, 2, 4),
         _case(rng, 2, 2, 5, 6, 3, 4),

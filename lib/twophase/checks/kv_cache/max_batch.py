@@ -130,6 +130,12 @@ def cases(rng: random.Random) -> list[Case]:
             "one byte short of 930,000 sequences on a petabyte",
             (PETABYTE, PETABYTE - 930_000 * 2**30 + 1, 2**17, 2**13),
         ),
+        Case(
+            "one byte short of three sequences of 43 GB",
+            (16 * 10**9 + 3 * 327_680 * 131_072 - 1, 16 * 10**9, 327_680, 131_072),
+        ),
+        Case("one byte short of one sequence of 5 TB", (5 * 10**12, 1, 10**6, 5 * 10**6)),
+        Case("a petabyte of one byte per sequence", (PETABYTE, 1, 1, 1)),
         *fresh,
     ]
 
@@ -156,7 +162,7 @@ EXERCISE = Exercise(
             " do not fit at all."
         ),
     ),
-    ranges={"memory_bytes": (40, PETABYTE), "n_tokens": (1, 2**20)},
+    ranges={"memory_bytes": (40, PETABYTE), "n_tokens": (1, 5 * 10**6)},
     recall=(
         "Which part of the memory budget does not grow with the batch?",
         "The weights: one copy serves every sequence.",

@@ -3,48 +3,22 @@ the last batch, each machine in turn. Whoever is near at one of them is off by m
 
 from __future__ import annotations
 
-from typing import Any
-
 from twophase.checks.edges import past
 from twophase.checks.exercise import Case
 from twophase.checks.latency_throughput._deploying import Choice, best
-from twophase.checks.latency_throughput._serving import Machine, Workload
+from twophase.checks.latency_throughput._serving import (
+    BIG,
+    ROOMY,
+    SMALL,
+    Machine,
+    Workload,
+    machine,
+    work,
+)
 
 MANY_CHIPS, MANY_REQUESTS = past(64), past(1024, 1500)
 # (what is special, workload, machines, the best choice: machine, chips, format, batch)
 Edge = tuple[str, Workload, list[Machine], tuple[str, int, str, int]]
-
-
-def work(n_params: int, bytes_per_sequence: int, **given: Any) -> Workload:
-    """A workload of one cached token for each sequence, which takes so many bytes, without a limit
-    that matters."""
-    return {
-        "n_params": n_params,
-        "kv_values_per_token": bytes_per_sequence // 2,
-        "context": 1,
-        "max_batch": 8,
-        "tpot_limit_s": 1e6,
-        "formats": ["bf16"],
-    } | given
-
-
-def machine(name: str = "plain", **given: Any) -> Machine:
-    """One chip of 1,000,000 bytes that reads 2^20 bytes a second and computes in no time."""
-    return {
-        "name": name,
-        "memory_bytes": 1_000_000,
-        "bytes_per_s": 2.0**20,
-        "flops_per_s": 2.0**60,
-        "price_per_hour": 1.0,
-        "max_chips": 1,
-        "sync_s": 0.0,
-    } | given
-
-
-SMALL: Machine = {"memory_bytes": 1000}
-# weights of 2^20 bytes, 2^9 for each sequence: one sequence more or fewer moves the step by 0.05%
-BIG = 2**19
-ROOMY: Machine = {"memory_bytes": 2**22}
 
 
 def _memory() -> list[Edge]:
@@ -107,6 +81,18 @@ def _memory() -> list[Edge]:
             work(11 * 450 - 10, 10, max_batch=2),
             [machine(max_chips=11, **SMALL)],
             ("plain", 11, "bf16", 2),
+        ),
+        (
+            "five of eight chips hold it, and each more only waits",
+            work(5 * 450 - 10, 10, max_batch=1),
+            [machine(max_chips=8, sync_s=0.01, **SMALL)],
+            ("plain", 5, "bf16", 1),
+        ),
+        (
+            "nine tenths of two chips: 1,801.8 bytes, of one: 900.9",
+            work(1791, 10, max_batch=1, formats=["int8"]),
+            [machine(max_chips=2, memory_bytes=1001)],
+            ("plain", 2, "int8", 1),
         ),
     ]
 

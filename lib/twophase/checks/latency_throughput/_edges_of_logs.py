@@ -115,6 +115,8 @@ def _values() -> dict[str, tuple[str, Events]]:
         "one step, healthy": ("healthy", log(1)),
         "one step, in which a sequence was thrown out": ("preempting", log(1, **THREW)),
         "one step, three times as long as reading": ("overhead-bound", log(1, ratio=3.0)),
+        "one step, one waits beside a half-empty cache": ("underfilled", log(1, **CAPPED)),
+        "one step, computing longer than reading": ("compute-bound", log(1, **COMPUTES)),
         "every step exactly twice as long as reading": ("healthy", log(7, ratio=2.0)),
         "every step hardly more than twice as long": ("overhead-bound", log(7, ratio=2 + 2**-9)),
         "every step longer than twice as long, by half a millionth": (

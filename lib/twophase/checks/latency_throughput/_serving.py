@@ -1,5 +1,5 @@
 """The small world of latency_throughput-deployment: what a choice uses, takes and costs; fresh
-workloads and machines."""
+workloads and machines, and plain ones."""
 
 from __future__ import annotations
 
@@ -71,3 +71,35 @@ def fresh_workload(rng: random.Random, **fixed: Any) -> Workload:
         "formats": ["bf16"] if rng.random() < 0.4 else ["bf16", "int8"],
     }
     return w | fixed
+
+
+def work(n_params: int, bytes_per_sequence: int, **given: Any) -> Workload:
+    """A workload of one cached token for each sequence, which takes so many bytes, without a limit
+    that matters."""
+    return {
+        "n_params": n_params,
+        "kv_values_per_token": bytes_per_sequence // 2,
+        "context": 1,
+        "max_batch": 8,
+        "tpot_limit_s": 1e6,
+        "formats": ["bf16"],
+    } | given
+
+
+def machine(name: str = "plain", **given: Any) -> Machine:
+    """One chip of 1,000,000 bytes that reads 2^20 bytes a second and computes in no time."""
+    return {
+        "name": name,
+        "memory_bytes": 1_000_000,
+        "bytes_per_s": 2.0**20,
+        "flops_per_s": 2.0**60,
+        "price_per_hour": 1.0,
+        "max_chips": 1,
+        "sync_s": 0.0,
+    } | given
+
+
+SMALL: Machine = {"memory_bytes": 1000}
+# weights of 2^20 bytes, 2^9 for each sequence: one sequence more or fewer moves the step by 0.05%
+BIG = 2**19
+ROOMY: Machine = {"memory_bytes": 2**22}

@@ -126,6 +126,7 @@ def cases(rng: random.Random) -> list[Case]:
         *(Case(f"the same, {name}", tuple(given.values())) for name, given in changed),
         Case("2,053 chips, a million tokens in less than a second", (3_000_000.0, 2053, 2.5, 0.5)),
         Case("busy a five-thousandth of the time", (9000.7, 4, 2.5, 0.0002)),
+        Case("busy a millionth of the time", (1000.0, 8, 2.0, 1e-6)),
         Case("a token in three seconds", (1 / 3, 1, 2.5, 0.9)),
         Case("chips at a cent an hour, hardly idle", (9000.0, 8, 0.01, 0.97)),
         Case("chips that cost nothing", (9000.0, 8, 0, 0.75)),
@@ -156,7 +157,7 @@ EXERCISE = Exercise(
             " price_per_chip_hour."
         ),
     ),
-    ranges={"busy": (0.0002, 1), "n_chips": (1, 2053)},
+    ranges={"busy": (1e-6, 1), "n_chips": (1, 2053)},
     recall=(
         "A server is busy a fifth of the time. What does that do to the price of a token?",
         "It makes it five times the price at full use: idle hours are paid.",

@@ -12,6 +12,7 @@ Events = list[dict[str, Any]]
 Gaps = list[float]
 
 STEP = 2.0**-6  # seconds
+NOW = 1.75e9  # seconds since 1970
 
 
 def events(rng: random.Random, wait: float, prefill: float, gaps: Gaps) -> Events:
@@ -67,11 +68,20 @@ def just_beyond() -> list[tuple[str, Events]]:
     ]
 
 
-def _exact(gaps: Gaps, prefill: float, wait: float = 0.5) -> Events:
+def since_1970() -> list[tuple[str, Events]]:
+    """Gaps that grow, and one that is long, on the clock that counts from 1970: float32 moves its
+    times by a minute."""
+    return [
+        ("no_cache", _exact([STEP * (4 + i) for i in range(40)], prefill=0.5, at=NOW)),
+        ("stalled", _exact(put([STEP] * 40, 30, 11 * STEP), prefill=0.5, at=NOW)),
+    ]
+
+
+def _exact(gaps: Gaps, prefill: float, wait: float = 0.5, at: float = 8.0) -> Events:
     """The log of a request whose gaps are multiples of 2⁻⁸ s, or of 2⁻¹⁹ s if they are few: sums
     of these do not round."""
-    events: Events = [{"event": "arrived", "t_s": 8.0}, {"event": "started", "t_s": 8 + wait}]
-    now = 8 + wait + prefill
+    events: Events = [{"event": "arrived", "t_s": at}, {"event": "started", "t_s": at + wait}]
+    now = at + wait + prefill
     for i, gap in enumerate([0.0, *gaps]):
         now += gap
         events.append({"event": "token", "t_s": now, "index": i})

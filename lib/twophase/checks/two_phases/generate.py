@@ -6,13 +6,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
-from twophase.checks.answer import Answer
-from twophase.checks.compare import EXACT, plain
+from twophase.checks.compare import EXACT
 from twophase.checks.edges import past
 from twophase.checks.exercise import Case, Exercise
 from twophase.checks.misconceptions import Misconceptions
+from twophase.checks.two_phases._scripted import ScriptedModel, observe
 
 wrong = Misconceptions()
 
@@ -159,45 +158,6 @@ def best_starts_at_0(
     return reference(positive, prompt, max_new_tokens, stop_token)
 
 
-class ScriptedModel:
-    """A model with a cache whose scores depend on every token it has seen and on their order."""
-
-    def __init__(self, V: int, salt: int, largest: float = -1.0, gap: float = 0.25) -> None:
-        self.V, self.salt, self.largest, self.gap = V, salt, largest, gap
-        self.seen: list[int] = []
-        self.calls: list[list[int]] = []
-
-    def __call__(self, tokens: Any) -> list[float]:
-        if len(self.calls) == 400:
-            raise ValueError("the model was called 400 times: does the loop ever end?")
-        tokens = plain(tokens)  # np.argmax and tensor.argmax give numbers of their own
-        if isinstance(tokens, list) and len(tokens) > 5000:
-            raise ValueError(
-                f"the model was given {len(tokens)} tokens at once: no text here is that long"
-            )
-        if not isinstance(tokens, list | tuple) or not all(
-            type(t) is int and 0 <= t < self.V for t in tokens
-        ):
-            raise ValueError(f"model(tokens) wants a list of token numbers from 0 to {self.V - 1}")
-        self.calls.append(list(tokens))
-        self.seen += tokens
-        scores = [
-            self.largest - i * self.gap for i in range(self.V)
-        ]  # logits may all be negative; no two are equal in float32
-        random.Random(f"{self.salt}/{self.seen}").shuffle(scores)
-        return scores
-
-
-def observe(answer: Answer, case: Case) -> Any:
-    """The tokens that come back, and what the model was fed, call by call."""
-    prompt, max_new_tokens, stop_token, *model_of = case.args
-    model = ScriptedModel(*model_of)
-    tokens = plain(answer.call("generate", model, prompt, max_new_tokens, stop_token))
-    if isinstance(tokens, list | tuple) and any(type(t) is float for t in tokens):
-        tokens = "numbers that are no whole numbers: a token is an int"
-    return {"tokens": tokens, "calls of the model": model.calls}
-
-
 def _said(model_of: tuple[int, int, float, float], prompt: list[int], n: int) -> list[int]:
     return reference(ScriptedModel(*model_of), prompt, n, -1)
 
@@ -215,16 +175,19 @@ def _case(
     gap: float = 0.25,
     twice: bool = False,
     held: bool = False,
+    late: int = 0,
     shown: bool = True,
 ) -> Case:
     """`stop_at`: the model says the stop token at this step first; None: never. `stop`: which token
     that is; `held`: the prompt holds it. `twice`: it says some other token twice, one after the
-    other."""
+    other; `late`: it says the prompt's last token after so many."""
     while True:
         model_of = (V, rng.getrandbits(30), largest, gap)
         prompt = [rng.randrange(1, V) for _ in range(n_prompt)]
         said = _said(model_of, prompt, n)
         if twice and not any(a == b for a, b in pairwise(said)):
+            continue
+        if late and prompt[-1] not in said[late:]:
             continue
         unsaid = [t for t in prompt if t not in said]  # that the prompt holds it does not matter
         if stop_at is None and unsaid:
@@ -263,6 +226,15 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, "4,099 tokens to choose from, the stop token past 2,048", 3, 2, 1, V=4099),
         _case(rng, "a prompt of 2,053 tokens", past(2048), 3, V=99, shown=False),
         _case(rng, "300 new tokens", 5, 300, V=200, shown=False),
+        _case(
+            random.Random(61),
+            "the prompt's last token again, late in the text",
+            5,
+            300,
+            V=200,
+            late=60,
+            shown=False,
+        ),
         _case(rng, "fresh, ended by its length", 11, 12, None, shown=False),
         _case(rng, "fresh, stopped", 7, 20, 13, shown=False),
     ]

@@ -129,8 +129,14 @@ def cases(rng: random.Random) -> list[Case]:
         Case("one token only", (3.0, [3.25])),
         Case("arrives at 0 s, tokens at 0.25 and 0.75 s", (0.0, [0.25, 0.75])),
         Case("arrives 2 s before the clock's zero", (-2.0, [-0.5, 0.0, 0.25, 1.0])),
+        # a latest time that starts at 0, or a time of 0 taken for none, is wrong here
+        Case("all of it before the clock's zero", (-10.0, [-9.0, -8.5, -8.0])),
+        Case("the first token exactly at the clock's zero", (-1.0, [0.0, 1.0, 2.0])),
+        Case("the last token exactly at the clock's zero", (-3.0, [-2.0, -1.5, 0.0])),
         Case("two tokens at the same time", (1.0, [1.5, 1.75, 1.75, 2.5])),
         Case("all within 2 ms", (2.0, [2.0009765625, 2.00146484375, 2.001953125])),
+        Case("one token after a fifth of a millisecond", (5.0, [5 + 2.0**-12])),
+        Case("two tokens within half a microsecond", (5.0, [5 + 2.0**-22, 5 + 2.0**-21])),
         Case(
             "two minutes to the first token, three hours in all", (0.5, [120.5, 5000.0, 10_800.5])
         ),
@@ -169,6 +175,6 @@ EXERCISE = Exercise(
         "A request gets n tokens. By what do you divide to get TPOT, and what is left out?",
         "By n − 1, the gaps between tokens; the wait for the first token is TTFT and is left out.",
     ),
-    ranges={"len(token_times_s)": (1, 3000), "arrival_s": (-2.0, 1.7e9)},
+    ranges={"len(token_times_s)": (1, 3000), "arrival_s": (-10.0, 1.7e9)},
     # records that are asked for them, and the formula of one
 )

@@ -17,6 +17,7 @@ from twophase.checks.two_phases._slow_logs import (
     logs,
     longest,
     on_the_threshold,
+    since_1970,
     thresholds,
 )
 
@@ -191,12 +192,14 @@ wrong.add(
 
 
 def cases(rng: random.Random) -> list[Case]:
-    """Every kind of log with the fewest tokens, the thresholds, then longer ones, one of
-    1,600 tokens, that are not shown. The right answer makes the label."""
-    short = [*logs(rng, 16), *thresholds(rng), *between_two()]
-    short.append(("healthy, everything exactly on its threshold", on_the_threshold()))
-    short += just_beyond()
+    """Every kind of log with the fewest tokens, the thresholds, a large clock, then longer ones,
+    one of 1,600 tokens, that are not shown. The right answer makes the label."""
+    short = [*logs(rng, 16), *thresholds(rng)]
+    same = [*between_two(), ("healthy, everything exactly on its threshold", on_the_threshold())]
+    same += just_beyond()  # no seed draws these
     shown = [Case(f"log {i + 1}: {name}", (log,)) for i, (name, log) in enumerate(short)]
+    shown += [Case(f"times that do not round: {name}", (log,)) for name, log in same]
+    shown += [Case(f"seconds since 1970: {name}", (log,)) for name, log in since_1970()]
     long = [*logs(rng, rng.randrange(20, 80)), ("stalled", longest(rng))]
     hidden = [
         Case(f"log {i}", (log,), public=False)
