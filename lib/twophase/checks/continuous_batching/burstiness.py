@@ -108,6 +108,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("three requests, two at once", ([5.0, 5.0, 6.0],)),
         Case("bursts of four at once", (bursts,)),
         Case("milliseconds apart", (_added_up([2.0**-10, 2.0**-8, 2.0**-10, 2.0**-9], 7.0),)),
+        Case("fractions of a microsecond apart", ([0.0, 1e-7, 3e-7],)),
         Case("hours apart", (_added_up([4096.0, 16384.0, 8192.0], 100.0),)),
         Case("a clock that counts from 1970", (_drawn(fixed, 30, 2.0, 1_767_225_600.0),)),
         Case("a clock that begins below 0", (_added_up([1.0, 3.0, 0.5], -10.0),)),

@@ -193,6 +193,7 @@ CHARTS: dict[str, Made] = {
     "empty at the end": as_chart("A A A A", "B C . ."),
     "a static batch": as_chart("A A A A D D", "B . . . E E", "C C . . F ."),
     "more slots than requests": as_chart("A A", "B .", ". ."),
+    "a slot that nobody uses while somebody waits": as_chart("A B", ". ."),
     "all begin at once": as_chart("A A A", "B . .", "C C ."),
     "idle, and a pause": as_chart("A . B A", "C C C C"),
     "R1 and R10 are two": as_chart("R1 R1 R2 R11", "R10 R1x R10x R12"),

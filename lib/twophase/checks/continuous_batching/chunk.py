@@ -121,6 +121,12 @@ def cases(rng: random.Random) -> list[Case]:
     # 1,024 tokens in 2^-7 s, exactly; the reading takes as long
     assert even["read_bytes"] / even["bytes_per_s"] == even["limit_s"]
     assert even["limit_s"] * even["flops_per_s"] / even["token_flops"] == 1024
+    # 249,999.5 tokens in 2^-13 s: two millionths below a whole number of them, and half a
+    # nanosecond a token
+    rates = {"token_flops": 2.0, "flops_per_s": 499_999 * 2.0**13, "limit_s": 2.0**-13}
+    half = {**even, **rates, "read_bytes": 8.0, "B": 0, "prompt": 10**6}
+    # 1,024 tokens in 2^-17 s, in which the reading takes a fraction of a nanosecond too long
+    quick = {**even, "token_flops": 2.0**23, "bytes_per_s": 2.0**50, "limit_s": 2.0**-17}
     changed = one_changed(
         seven,
         read_bytes=90e9,
@@ -158,6 +164,14 @@ def cases(rng: random.Random) -> list[Case]:
         ("they leave one token", {**even, "B": 1023}),
         ("they are one too many", {**even, "B": 1025}),
         ("nobody decodes", {**even, "B": 0}),
+        ("nobody decodes, the limit bounds the chunk", {**even, "B": 0, "prompt": 2880}),
+        ("half a token less than 250,000", half),
+        ("half a token more", {**half, "flops_per_s": 500_001 * 2.0**13}),
+        ("a limit of microseconds, reading takes exactly as long", quick),
+        (
+            "a limit of microseconds, reading takes a little longer",
+            {**quick, "read_bytes": 2.0**33 + 2.0**12},
+        ),
         ("no limit worth the name", {**even, "limit_s": 4096.0, "prompt": past(10**6)}),
         (
             "not even one token is computed in time",

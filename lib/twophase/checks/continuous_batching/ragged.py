@@ -173,11 +173,13 @@ def _hidden() -> tuple[Tensor, Tensor, Tensor, list[tuple[Tensor, Tensor]], list
     return q, k, v, [(torch.zeros(0, 1, 4), torch.zeros(0, 1, 4))], [2]
 
 
-def _far_below() -> tuple[Tensor, Tensor, Tensor, list[tuple[Tensor, Tensor]], list[int]]:
-    """The same prompt, whose first query finds -20,000 in its own key: a hidden key whose score is
-    set to -100 or -10,000 gets all of the weight."""
+def _far_below(
+    score: float,
+) -> tuple[Tensor, Tensor, Tensor, list[tuple[Tensor, Tensor]], list[int]]:
+    """The same prompt, whose first query finds that score in its own key: a hidden key whose score
+    is set to -100, or to any finite number that is larger, gets all of the weight."""
     q, k, v, caches, n_new = _hidden()
-    k = torch.tensor([[[-20.0, 0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0, 0.0]]])  # [2, K=1, H=4]
+    k = torch.tensor([[[score / 1000.0, 0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0, 0.0]]])  # [2, K=1, H=4]
     return q, k, v, caches, n_new
 
 
@@ -223,7 +225,10 @@ def cases(rng: random.Random) -> list[Case]:
         _case(rng, "one KV head for eight", [2, 1], [2, 1], N=8, K=1, H=5),
         _large(),
         Case("what is hidden would win by 2 million", _hidden()),
-        Case("what is seen has scores of −20,000", _far_below()),
+        Case("what is seen has scores of −20,000", _far_below(-2e4)),
+        Case("what is seen has scores of −10 billion", _far_below(-1e10)),
+        Case("what is seen has scores of −1e32", _far_below(-1e32)),
+        _case(random.Random(1), "heads of one number", [0, 2], [2, 1], N=2, K=1, H=1),
         _case(rng, "a long cache, and a short one", [past(2048), 1], [1, 2], N=2, K=1, H=2),
         _case(rng, "a chunk of 331 tokens", [2], [331], N=2, K=1, H=2),
         _case(rng, "257 requests", many, [*many[1:], 2], N=2, K=1, H=2),

@@ -236,6 +236,7 @@ def cases(rng: random.Random) -> list[Case]:
         Case("it has waited for 5.75 s, patience_s is 5.5", (three, 6.75, 5.5)),
         Case("less than a second of patience", (_waiting((7, 1, 40), (3, 1.25, 5)), 1.75, 0.625)),
         Case("the shortest has id 0", (_waiting((0, 3.0, 5), (4, 1.0, 9)), 4.0, 10.0)),
+        Case("id 0 has waited long enough", (_waiting((0, 0, 9), (1, 5, 1)), 5, 5)),
         Case("one waits, not for long", (_waiting((3, 1.0, 9)), 2.0, 5.0)),
         Case("one waits, and has waited long enough", (_waiting((3, 1.0, 9)), 9.0, 5.0)),
         Case("equally long ones, out of order", (equal, 7.0, 5.0)),

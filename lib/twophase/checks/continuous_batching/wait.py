@@ -107,6 +107,8 @@ def cases(rng: random.Random) -> list[Case]:
         Case("a little less than full", (0.4375, [1.0, 3.0])),
         Case("all but a 4,096th of full", (0.5 - 2.0**-13, [1.0, 3.0])),
         Case("all but a millionth of full", (0.5 - 2.0**-21, [1.0, 3.0])),
+        Case("all but a 134-millionth of full", (0.5 - 2.0**-28, [1.0, 3.0])),
+        Case("all but a hundred-thousandth of full", (0.99999, [1.0])),
         Case("more than can be served", (0.75, [1.0, 3.0])),
         Case("much more than can be served", (8.0, [1.0, 3.0])),
         Case("milliseconds", (100.0, [0.001, 0.004, 0.002])),
