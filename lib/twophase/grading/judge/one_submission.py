@@ -134,8 +134,8 @@ class SubmissionJudge:
             )
         if again := self._plan.overwrites(exercise_id, entries):
             says.append(
-                f"Cell {again[-1].cell} defines it again, and no check stands between: where all cells"
-                " run, that one is asked. Give it another name."
+                f"Cell {again[-1].cell} defines it again, and no check stands between: where all"
+                " cells run, that one is asked. Give it another name."
             )
         elif cell := self._plan.changes_after_a_check(exercise_id, entries):
             says.append(
