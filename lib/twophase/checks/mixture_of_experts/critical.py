@@ -252,7 +252,7 @@ def cases(rng: random.Random) -> list[Case]:
         # computing takes as long as reading at 999,999.5
         case("the largest allowed", (10**9, 1, 8, 8, 999_999.5e9, 1e9, 2)),
         # each batch put in for the next one, B = 1, 2, …: more than 100 rounds
-        case("almost all experts, ridge 1.02", (0, 10**9, 4096, 1, 1.02e12, 1e12, 2)),
+        case("almost all experts, ridge 1.02", (1, 10**9, 4096, 1, 1.02e12, 1e12, 2)),
         *(case(f"fresh {i + 1}", a, public=False) for i, a in enumerate(drawn)),
     ]
 
